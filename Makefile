@@ -1,0 +1,56 @@
+PYTHON ?= python3
+VENV ?= .venv
+HOST ?= 127.0.0.1
+PORT ?= 8000
+MODEL ?= mini
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip
+STAMP := $(VENV)/.installed
+PACKAGES := decoding gate_models service
+SDK := $(wildcard clients/python/pyproject.toml)
+
+.DEFAULT_GOAL := help
+.PHONY: help install serve test lint format bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+install: $(STAMP) ## Create .venv and install everything (a second run does nothing and needs no network)
+
+serve: $(STAMP) ## Start the service (HOST, PORT, MODEL)
+	$(BIN)/astargate serve --host $(HOST) --port $(PORT) --model $(MODEL)
+
+test: $(STAMP) ## Run the test suite (PYTEST_ARGS="-m 'not slow'" and the like)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(STAMP) ## Check format, lint rules, types and import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict $(PACKAGES)
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## Format the code and apply the safe lint fixes
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP) ## Measure throughput against a plain sequential loop (BENCH_ARGS)
+	$(BIN)/astargate bench $(BENCH_ARGS)
+
+clean: ## Remove build outputs and caches (keeps .venv)
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage *.egg-info
+	find $(PACKAGES) tests $(wildcard clients deploy) -type d -name __pycache__ -prune -exec rm -rf {} +
+
+# pip is the last thing that venv writes: an interrupted creation is started again.
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+
+# torch goes first, at its pinned version: a range met in the middle of a resolution may pick another, far larger build.
+# Which index serves it is pip's own configuration.
+$(STAMP): pyproject.toml constraints.txt $(SDK) | $(BIN)/pip
+	$(PIP) install --constraint constraints.txt torch
+	$(PIP) install --constraint constraints.txt --editable '.[test,dev]' $(if $(SDK),--editable ./clients/python)
+	@touch $@

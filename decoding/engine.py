@@ -1,0 +1,293 @@
+"""The loop: schedule -> run -> apply -> events, on the engine's own thread."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+import torch
+
+from decoding.gating import Gate, GateView
+from decoding.handle import DecodingError, Handle, Outcome
+from decoding.job import Job, regime_of
+from decoding.models.protocol import DenoisingModel
+from decoding.observer import NullObserver, Observer, StepReport
+from decoding.request import CanvasState
+from decoding.runner import Runner, StepResult
+from decoding.scheduler import Scheduler
+from decoding.validation import check_job
+
+logger = logging.getLogger(__name__)
+
+
+class EngineClosedError(RuntimeError):
+    """The engine is draining or closed and takes no more jobs."""
+
+
+class Engine:
+    """Decodes jobs on a model, many at a time.
+
+    `threads` is torch's thread count on the engine thread. `on_news` is called once a step with the handles that have
+    events
+    or ended (a server hands it to its event loop). Use as a context manager, or `start` and `close`.
+    """
+
+    def __init__(
+        self,
+        model: DenoisingModel,
+        *,
+        runner: Runner | None = None,
+        scheduler: Scheduler[Handle] | None = None,
+        threads: int = 1,
+        observer: Observer | None = None,
+        on_news: Callable[[list[Handle]], None] | None = None,
+    ) -> None:
+        self.model = model
+        self.runner = runner or Runner(model)
+        self.scheduler: Scheduler[Handle] = scheduler or Scheduler()
+        self.observer: Observer = observer or NullObserver()
+        self.on_news = on_news or (lambda handles: None)
+        self.threads = threads
+        self._lock = threading.Condition()
+        self._accepting = True
+        self._stopping = False
+        self._news: dict[Handle, None] = {}
+        self._thread: threading.Thread | None = None
+
+    # -- callers -----------------------------------------------------------------------------------------------------
+
+    def submit(self, job: Job) -> Handle:
+        """Queue a job. Raises `JobError` where it is malformed, `QueueFullError` where there is no room,
+        `EngineClosedError`.
+        """
+        return self.submit_all([job])[0]
+
+    def submit_all(self, jobs: Iterable[Job]) -> list[Handle]:
+        """Queue jobs together: all or none."""
+        spec = self.model.spec
+        jobs = list(jobs)
+        for job in jobs:
+            check_job(job, spec)
+        handles = [Handle(CanvasState(job, spec.mask_id, spec.end_ids), self._cancelled) for job in jobs]
+        self._ask_gates(handles)
+        with self._lock:
+            if not self._accepting:
+                raise EngineClosedError("the engine is shutting down and takes no new work")
+            self.scheduler.check_admission(handles)
+            for handle in handles:
+                self.scheduler.add(handle)
+            self._lock.notify_all()
+        for handle in handles:
+            if handle.state.finished:  # a start canvas that leaves nothing to do
+                self._end(handle, _outcome(handle))
+        return handles
+
+    def start(self) -> Self:
+        """Start the engine's thread."""
+        if self._thread is not None:
+            raise RuntimeError("the engine has been started already")
+        self._thread = threading.Thread(target=self._loop, name="astargate-engine", daemon=True)
+        self._thread.start()
+        return self
+
+    def drain(self, timeout: float | None = None) -> bool:
+        """Take no new jobs and wait for the rest; True where all ended in time."""
+        with self._lock:
+            self._accepting = False
+            return self._lock.wait_for(lambda: self.scheduler.idle, timeout)
+
+    def close(self) -> None:
+        """Stop after the current step; whatever is unfinished is cancelled."""
+        with self._lock:
+            self._accepting = False
+            self._stopping = True
+            self._lock.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        for handle in self.scheduler.requests():
+            self._end(handle, DecodingError("the server is shutting down", "cancelled"))
+        self._tell()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- the loop ----------------------------------------------------------------------------------------------------
+
+    def _loop(self) -> None:
+        torch.set_num_threads(self.threads)
+        torch.set_flush_denormal(True)
+        while True:
+            with self._lock:
+                self._lock.wait_for(lambda: self._stopping or not self.scheduler.idle)
+                if self._stopping:
+                    return
+            try:
+                self.step()
+            except Exception:  # an engine that dies would hang every client
+                logger.exception("engine step failed")
+                for handle in self.scheduler.requests():
+                    self._end(handle, DecodingError("the engine failed; see the server's log"))
+                self._tell()
+
+    def step(self) -> bool:
+        """One denoising step for whatever the scheduler picks; False where nothing was waiting."""
+        began = time.monotonic()
+        with self._lock:
+            self._expire(began)
+            plan = self.scheduler.plan()
+        before, model_seconds = self.runner.counts.total, 0.0
+        padding = self.runner.counts.padding_rows
+        phases = [handle.state.phase for handle in plan]
+        committed = 0
+        if plan:
+            for handle in plan:
+                handle.first_run = handle.first_run or began
+            results = self._run(plan)
+            model_seconds = time.monotonic() - began
+            committed = sum(self._apply(handle, result) for handle, result in results)
+            self._ask_gates([handle for handle, _ in results if not handle.done])
+        self._tell()
+        if plan:
+            seconds = time.monotonic() - began
+            rows = self.runner.counts.total - before
+            self.scheduler.rows_per_second = 0.9 * self.scheduler.rows_per_second + 0.1 * rows / max(seconds, 1e-6)
+            self.observer.on_step(
+                StepReport(
+                    rows=rows,
+                    padding_rows=self.runner.counts.padding_rows - padding,
+                    guided=phases.count("guided"),
+                    base=phases.count("base"),
+                    committed=committed,
+                    seconds=seconds,
+                    model_seconds=model_seconds,
+                )
+            )
+        return bool(plan)
+
+    def _run(self, handles: list[Handle]) -> list[tuple[Handle, StepResult]]:
+        """Run a step; where the model raises, halve the batch until the request at fault stands alone and fails."""
+        try:
+            return list(zip(handles, self.runner.run([handle.state for handle in handles]), strict=True))
+        except Exception as error:
+            if len(handles) == 1:
+                logger.exception("request %d failed in the model", handles[0].id)
+                self._end(
+                    handles[0], DecodingError(f"the model failed on this request: {type(error).__name__}: {error}")
+                )
+                return []
+            middle = len(handles) // 2
+            return self._run(handles[:middle]) + self._run(handles[middle:])
+
+    def _apply(self, handle: Handle, result: StepResult) -> int:
+        """Commit a step's result; returns the number of positions decided."""
+        if handle.done:  # cancelled while its step ran
+            return 0
+        if not result.finite:
+            self._end(handle, DecodingError("the model produced NaN or infinite logits for this request"))
+            return 0
+        try:
+            event = handle.state.apply(result.candidates, result.positions)
+        except Exception as error:
+            logger.exception("request %d failed in the kernel", handle.id)
+            self._end(handle, DecodingError(f"decoding failed: {type(error).__name__}: {error}"))
+            return 0
+        decided = len(event.positions) + len(event.filled)
+        if decided and handle.first_commit is None:
+            handle.first_commit = time.monotonic()
+        handle.publish(event)
+        self._news[handle] = None
+        if handle.state.finished:
+            handle.state.settle()
+            self._end(handle, _outcome(handle))
+        return decided
+
+    def _ask_gates(self, handles: Sequence[Handle]) -> None:
+        """Let the gates decide for every guided request that stands at one of its checkpoints; one call a gate."""
+        due: dict[int, tuple[Gate, list[Handle]]] = {}
+        for handle in handles:
+            state, gate = handle.state, handle.job.gate
+            if state.phase != "guided":
+                continue
+            checkpoints = gate.checkpoints(handle.job.steps)
+            if checkpoints is None or state.step in checkpoints:
+                due.setdefault(id(gate), (gate, []))[1].append(handle)
+        for gate, asked in due.values():
+            began = time.monotonic()
+            try:
+                decisions = gate.decide([self._view(handle) for handle in asked])
+            except Exception as error:
+                logger.exception("gate %s failed", gate.source)
+                for handle in asked:
+                    handle.state.fallback_reason = f"the gate failed ({type(error).__name__}); guidance stays on"
+                continue
+            pairs = list(zip(asked, decisions, strict=True))
+            for handle, decision in pairs:
+                handle.state.decision = decision
+                if decision.handoff:
+                    handle.state.hand_off()
+            self.observer.on_gate(gate, pairs, time.monotonic() - began)
+
+    def _view(self, handle: Handle) -> GateView:
+        state, job = handle.state, handle.job
+        return GateView(
+            regime=regime_of(job, self.model.spec.hash),
+            step=state.step,
+            prompt_length=len(job.prompt_ids),
+            masked=int(state.masked.sum()),
+            history=tuple(state.trace.steps),
+            constraint=job.constraint,
+        )
+
+    def _expire(self, now: float) -> None:
+        for handle in self.scheduler.requests():
+            if now > (handle.job.deadline or math.inf):
+                self._end(handle, DecodingError("the request's deadline has passed", "deadline"))
+
+    def _cancelled(self, handle: Handle) -> None:
+        self._end(handle, DecodingError("the request was cancelled", "cancelled"))
+
+    def _end(self, handle: Handle, result: Outcome | DecodingError) -> None:
+        with self._lock:
+            if handle.done:
+                return
+            handle.finish(result)
+            self.scheduler.remove(handle)
+            self._news[handle] = None
+            self._lock.notify_all()
+        self.observer.on_end(handle)
+
+    def _tell(self) -> None:
+        with self._lock:
+            news, self._news = list(self._news), {}
+        if news:
+            self.on_news(news)
+
+
+def _outcome(handle: Handle) -> Outcome:
+    state, now = handle.state, time.monotonic()
+    content = state.content()
+    return Outcome(
+        job=state.job,
+        tokens=tuple(state.tokens.tolist()),
+        content=tuple(content),
+        finish_reason="stop" if len(content) < state.job.gen_length else "length",
+        steps=state.step,
+        ledger=state.ledger,
+        trace=state.trace,
+        handoff_step=state.handoff_step,
+        handoff_masked=state.handoff_masked,
+        decision=state.decision,
+        fallback_reason=state.fallback_reason,
+        seconds=now - handle.submitted,
+        queue_seconds=(handle.first_run or now) - handle.submitted,
+    )

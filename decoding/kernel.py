@@ -1,0 +1,162 @@
+"""One denoising step as pure functions on tensors: tilt -> suppress -> sample -> confidence -> commit.
+
+Shapes: M positions (any mix of requests, each masked and in its request's active block), V vocabulary entries. Every
+function
+treats each position alone, so results do not depend on what else is in the batch. Works in the dtype given (float32
+in the
+service, float64 in the exact tests).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What a step knows of each masked position [M]; probabilities are untempered.
+
+    `guided` is the distribution that is sampled from (after guidance), `conditional` the model's without guidance;
+    the last
+    three fields are zero for positions of a base step.
+    """
+
+    token: Tensor
+    """Sampled token id."""
+    probability: Tensor
+    """Guided probability of the sampled token."""
+    margin: Tensor
+    """Largest minus second largest guided probability."""
+    entropy: Tensor
+    """Entropy of the guided distribution, nats."""
+    argmax: Tensor
+    """Most probable token id."""
+    boost: Tensor
+    """Guided minus conditional probability of the sampled token."""
+    kl: Tensor
+    """KL(guided || conditional), nats."""
+    total_variation: Tensor
+    """Total variation distance between guided and conditional, in [0, 1]."""
+
+    def slice(self, start: int, stop: int) -> Candidates:
+        """Positions start..stop-1."""
+        return Candidates(*(getattr(self, f.name)[start:stop] for f in fields(self)))
+
+    @staticmethod
+    def concatenate(parts: list[Candidates]) -> Candidates:
+        """Join along the position axis."""
+        if len(parts) == 1:
+            return parts[0]
+        return Candidates(*(torch.cat([getattr(part, f.name) for part in parts]) for f in fields(Candidates)))
+
+    def to_cpu(self) -> Candidates:
+        """The same values in host memory."""
+        return Candidates(*(getattr(self, f.name).cpu() for f in fields(self)))
+
+
+def tilt(conditional: Tensor, unconditional: Tensor, scale: Tensor) -> Tensor:
+    """Guided logits c + w(c - u) [M, V] for scale w [M] (paper Section 3.2; LLaDA's convention, w = 0 is the base
+    decoder).
+
+    Call it before any entry is set to -inf: (-inf) - (-inf) would be NaN.
+    """
+    return torch.lerp(unconditional, conditional, (1.0 + scale.to(conditional.dtype))[:, None])
+
+
+def suppress(logits: Tensor, token_ids: Tensor) -> Tensor:
+    """Set columns `token_ids` to -inf, in place; MASK is always among them."""
+    return logits.index_fill_(1, token_ids, float("-inf"))
+
+
+def inverse_cdf(probabilities: Tensor, uniforms: Tensor) -> Tensor:
+    """Token ids [M] where the cumulative distribution of `probabilities` [M, V] first exceeds the uniform in [0, 1).
+
+    A token of zero probability is never returned.
+    """
+    cumulative = probabilities.cumsum(-1)
+    total = cumulative[:, -1:]
+    target = torch.minimum(uniforms[:, None].to(total.dtype) * total, torch.nextafter(total, torch.zeros_like(total)))
+    return torch.searchsorted(cumulative, target, right=True).squeeze(-1)
+
+
+def nucleus(probabilities: Tensor, top_p: Tensor) -> Tensor:
+    """Zero all but the smallest set of most probable tokens whose mass reaches top_p [M]; ties by token id.
+
+    The most probable token always stays. Rows with top_p >= 1 are left as they are. The result is not renormalised.
+    """
+    ordered, index = torch.sort(probabilities, dim=-1, descending=True, stable=True)
+    before = ordered.cumsum(-1) - ordered
+    dropped = before >= top_p[:, None] * probabilities.sum(-1, keepdim=True)
+    dropped[:, 0] = False
+    dropped &= (top_p < 1.0)[:, None]
+    return probabilities.masked_fill(torch.zeros_like(dropped).scatter_(-1, index, dropped), 0.0)
+
+
+def sample(
+    logits: Tensor, probabilities: Tensor, uniforms: Tensor, temperature: Tensor, top_p: Tensor, argmax: Tensor
+) -> Tensor:
+    """Token ids [M]: argmax where temperature is 0, else inverse CDF of softmax(logits / temperature) within the
+    nucleus.
+
+    `probabilities` is softmax(logits) and is used as it is at positions of temperature 1, whatever the others have.
+    """
+    sampled = temperature > 0
+    if not bool(sampled.any()):
+        return argmax
+    temperature, top_p = temperature.to(logits.dtype), top_p.to(logits.dtype)
+    tempered, plain = probabilities, (temperature == 1.0) | ~sampled
+    if not bool(plain.all()):
+        tempered = torch.where(
+            plain[:, None], probabilities, torch.softmax(logits / temperature.clamp(min=1e-6)[:, None], -1)
+        )
+    if bool((top_p < 1.0).any()):
+        tempered = nucleus(tempered, top_p)
+    return torch.where(sampled, inverse_cdf(tempered, uniforms), argmax)
+
+
+def candidates(
+    conditional: Tensor,
+    unconditional: Tensor | None,
+    *,
+    scale: Tensor,
+    uniforms: Tensor,
+    temperature: Tensor,
+    top_p: Tensor,
+    suppressed: Tensor,
+    barred: Tensor | None = None,
+    barred_ids: Tensor | None = None,
+) -> Candidates:
+    """Candidates of M positions from raw logits [M, V].
+
+    `unconditional` is None for base positions. `suppressed` holds token ids that no position may take; `barred` [M]
+    bool marks
+    positions that may not take `barred_ids` either (end-of-text suppression). Non-finite logits give non-finite
+    statistics,
+    which the caller must treat as a failure of the position's request.
+    """
+    guided = conditional.clone() if unconditional is None else tilt(conditional, unconditional, scale)
+    plain = conditional if unconditional is None else conditional.clone()
+    for logits in (guided,) if unconditional is None else (guided, plain):
+        suppress(logits, suppressed)
+        if barred is not None and barred_ids is not None and bool(barred.any()):
+            logits[barred.nonzero(), barred_ids] = float("-inf")
+    guided_log_z = guided.logsumexp(-1)
+    probabilities = (guided - guided_log_z[:, None]).exp_()
+    top, top_index = probabilities.topk(2, -1)
+    argmax = top_index[:, 0]
+    token = sample(guided, probabilities, uniforms, temperature, top_p, argmax)
+    probability = probabilities.gather(-1, token[:, None]).squeeze(-1)
+    finite = guided.clamp(min=torch.finfo(guided.dtype).min)
+    entropy = (guided_log_z - torch.einsum("mv,mv->m", probabilities, finite)).clamp_(min=0.0)
+    zero = torch.zeros_like(probability)
+    boost, kl, total_variation = zero, zero, zero
+    if unconditional is not None:
+        plain_probabilities = torch.softmax(plain, -1)
+        boost = probability - plain_probabilities.gather(-1, token[:, None]).squeeze(-1)
+        moved = torch.einsum("mv,mv->m", probabilities, finite - plain.clamp(min=torch.finfo(plain.dtype).min))
+        kl = (moved - guided_log_z + plain.logsumexp(-1)).clamp_(min=0.0)
+        total_variation = 0.5 * plain_probabilities.sub_(probabilities).abs_().sum(-1)
+    return Candidates(token, probability, top[:, 0] - top[:, 1], entropy, argmax, boost, kl, total_variation)

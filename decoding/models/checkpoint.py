@@ -1,0 +1,38 @@
+"""What every loader needs: clear errors, strict tensors, and the hash that names a model."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+
+class CheckpointError(ValueError):
+    """A model folder that cannot be loaded; the message names the file or tensor and what to do."""
+
+
+def check_tensors(found: Mapping[str, Any], expected: Mapping[str, tuple[int, ...]], where: Path) -> None:
+    """Raise unless `found` holds exactly the `expected` names and shapes."""
+    missing = sorted(expected.keys() - found.keys())
+    if missing:
+        raise CheckpointError(
+            f"{where}: tensor {missing[0]} is missing ({len(missing)} in all); the download may be incomplete"
+        )
+    extra = sorted(found.keys() - expected.keys())
+    if extra:
+        hint = f"({len(extra)} in all); is config.json the right one?"
+        raise CheckpointError(f"{where}: tensor {extra[0]} is not part of this architecture {hint}")
+    for name, shape in expected.items():
+        if tuple(found[name].shape) != shape:
+            raise CheckpointError(f"{where}: tensor {name} has shape {tuple(found[name].shape)}, expected {shape}")
+
+
+def fingerprint(folder: Path, names: Iterable[str]) -> str:
+    """First 16 hex digits of a SHA-256 over the named files, in order."""
+    digest = hashlib.sha256()
+    for name in names:
+        with (folder / name).open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()[:16]

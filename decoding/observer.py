@@ -1,0 +1,51 @@
+"""What metrics are told by the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from decoding.gating import Decision, Gate
+from decoding.handle import Handle
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """What one engine step did, for metrics."""
+
+    rows: int
+    padding_rows: int
+    guided: int
+    """Requests that took a guided step."""
+    base: int
+    committed: int
+    """Positions committed or filled."""
+    seconds: float
+    model_seconds: float
+    """Of which in the runner: forwards, sampling and statistics."""
+
+
+class Observer(Protocol):
+    """Told of everything that metrics count; called on the engine's thread, must be quick."""
+
+    def on_step(self, report: StepReport) -> None: ...
+
+    def on_gate(self, gate: Gate, decisions: Sequence[tuple[Handle, Decision]], seconds: float) -> None: ...
+
+    def on_end(self, handle: Handle) -> None:
+        """A job finished, failed or was cancelled; its ledger is final."""
+        ...
+
+
+class NullObserver:
+    """Counts nothing."""
+
+    def on_step(self, report: StepReport) -> None:
+        pass
+
+    def on_gate(self, gate: Gate, decisions: Sequence[tuple[Handle, Decision]], seconds: float) -> None:
+        pass
+
+    def on_end(self, handle: Handle) -> None:
+        pass

@@ -1,0 +1,186 @@
+"""What a request asks of the decoder: guidance x gate x tail x repair x budget, freely combined.
+
+These dataclasses are the one home of the policy's fields; the HTTP schema and the SDK are generated from them. They are
+validated when built; `PolicyError.param` names the field. Presets are shorthands for combinations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal, get_args
+
+from decoding.order import GUIDED_ORDERS
+
+GateSource = Literal["fraction", "constant", "recorded", "raw", "policy", "value", "risk", "drained", "never"]
+OnFallback = Literal["full_cfg", "base", "reject"]
+Preset = Literal["base", "full_cfg", "handoff", "parallel_tail"]
+
+GATE_SOURCES: Final = get_args(GateSource)
+PRESETS: Final = get_args(Preset)
+ON_FALLBACK: Final = get_args(OnFallback)
+MAX_GUIDANCE_SCALE: Final = 20.0
+FREEZE_GRID: Final = (0.05, 0.10, 0.15, 0.22, 0.30, 0.45, 0.60)
+
+
+class PolicyError(ValueError):
+    """A policy that cannot be; `param` is the dotted path of the field at fault."""
+
+    def __init__(self, param: str, message: str) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+def step_at(fraction: float, steps: int) -> int:
+    """The step at a fraction of the run: floor(f T + 1/2)."""
+    return math.floor(fraction * steps + 0.5)
+
+
+def _within(param: str, value: float, low: float, high: float) -> None:
+    if not (
+        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and low <= value <= high
+    ):
+        raise PolicyError(param, f"must be a number from {low:g} to {high:g}")
+
+
+def _one_of(param: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise PolicyError(param, f"must be one of: {', '.join(allowed)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What picks the handoff step; each source takes the fields that `GATE_FIELDS` lists, no others."""
+
+    source: GateSource = "policy"
+    fraction: float | None = None
+    """Handoff after this fraction of the steps, in [0, 1] (source `fraction`)."""
+    margin: float | None = None
+    """Success that may be lost, in (0, 1) (source `risk`)."""
+    confidence: float | None = None
+    """Confidence of that promise, in (0, 1) (source `risk`)."""
+    row_price: float | None = None
+    """Success that one forward evaluation is worth, in [0, 1] (source `value`)."""
+    threshold: float | None = None
+    """Total variation below which guidance counts as drained, in (0, 1] (source `drained`)."""
+
+    def __post_init__(self) -> None:
+        _one_of("gate.source", self.source, GATE_SOURCES)
+        allowed = GATE_FIELDS[self.source]
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name == "source" or value is None:
+                continue
+            if item.name not in allowed:
+                takes = ", ".join(allowed) or "no settings"
+                raise PolicyError(
+                    f"gate.{item.name}", f"is not used by gate source '{self.source}' (it takes {takes}); leave it out"
+                )
+            _within(f"gate.{item.name}", value, 0.0, 1.0)
+        if self.source == "fraction" and self.fraction is None:
+            raise PolicyError("gate.fraction", "is required by gate source 'fraction'")
+
+
+GATE_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "fraction": ("fraction",),
+    "constant": (),
+    "recorded": (),
+    "raw": (),
+    "policy": (),
+    "value": ("row_price",),
+    "risk": ("margin", "confidence"),
+    "drained": ("threshold",),
+    "never": (),
+}
+GATE_DEFAULTS: Final[Mapping[str, float]] = {"margin": 0.03, "confidence": 0.95, "row_price": 0.002, "threshold": 0.5}
+
+
+@dataclass(frozen=True, slots=True)
+class DecodingPolicy:
+    """A resolved policy. `guidance_scale` 0 is the base decoder whatever the gate."""
+
+    preset: Preset
+    guidance_scale: float = 2.0
+    """w in c + w(c - u)."""
+    guided_width: int = 1
+    """Positions committed per guided step; 1 follows the schedule."""
+    order: str = "confidence"
+    """Commit order while guided."""
+    gate: Gate = field(default_factory=Gate)
+    tail_width: int = 1
+    """Positions committed per base step after handoff; 1 follows the schedule."""
+    tail_threshold: float | None = None
+    """Adaptive tail: commit while confidence reaches this, at least 1 and at most `tail_width`."""
+    on_fallback: OnFallback = "full_cfg"
+
+    def __post_init__(self) -> None:
+        _one_of("preset", self.preset, PRESETS)
+        _within("guidance_scale", self.guidance_scale, 0.0, MAX_GUIDANCE_SCALE)
+        _one_of("order", self.order, ("confidence", "random", *GUIDED_ORDERS))
+        _one_of("on_fallback", self.on_fallback, ON_FALLBACK)
+        for name in ("guided_width", "tail_width"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise PolicyError(name, "must be a whole number of at least 1")
+        if self.tail_threshold is not None:
+            _within("tail_threshold", self.tail_threshold, 0.0, 1.0)
+            if self.tail_width == 1:
+                raise PolicyError(
+                    "tail_threshold", "needs tail_width > 1: it commits up to tail_width positions a step"
+                )
+        if self.preset == "base" and self.guidance_scale != 0.0:
+            raise PolicyError("guidance_scale", "must be 0 (or left out) with preset 'base'")
+        if self.preset == "full_cfg" and self.gate.source != "never":
+            raise PolicyError("gate", "is not used by preset 'full_cfg'; use preset 'handoff'")
+        if self.never_base and self.tail_width != 1:
+            raise PolicyError(
+                "tail_width", "is only used after a handoff; this policy never hands off (see guided_width)"
+            )
+        if self.guidance_scale == 0.0 and self.guided_width != 1:
+            raise PolicyError("guided_width", "is not used without guidance; use tail_width")
+        if self.guidance_scale == 0.0 and self.order in GUIDED_ORDERS:
+            raise PolicyError("order", f"'{self.order}' needs guidance_scale > 0")
+
+    @property
+    def never_base(self) -> bool:
+        """Whether no step can be a base step."""
+        return self.guidance_scale > 0.0 and self.gate.source == "never"
+
+    def check_canvas(self, gen_length: int) -> None:
+        """Raise where a width exceeds the canvas."""
+        for name in ("guided_width", "tail_width"):
+            if getattr(self, name) > gen_length:
+                raise PolicyError(name, f"must not exceed gen_length ({gen_length})")
+
+
+_PRESET_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "base": {"guidance_scale": 0.0, "gate": Gate("never")},
+    "full_cfg": {"gate": Gate("never")},
+    "handoff": {"tail_width": 1},
+    "parallel_tail": {"tail_width": 8},
+}
+_UNUSED: Final[Mapping[str, tuple[str, ...]]] = {
+    "base": ("guided_width", "gate", "on_fallback"),
+    "full_cfg": ("gate", "on_fallback", "tail_width", "tail_threshold"),
+}
+
+
+def resolve_policy(preset: str, given: Mapping[str, Any], *, gen_length: int | None = None) -> DecodingPolicy:
+    """The policy of `preset` with the fields in `given` set over its defaults.
+
+    A field that the preset does not use is refused (`PolicyError`), not ignored. `parallel_tail`'s default width of 8
+    is cut
+    to the canvas where `gen_length` is smaller.
+    """
+    _one_of("preset", preset, PRESETS)
+    for name in _UNUSED.get(preset, ()):
+        if name in given:
+            raise PolicyError(name, f"is not used by preset '{preset}'; leave it out")
+    values = {**_PRESET_DEFAULTS[preset], **given}
+    if gen_length is not None and "tail_width" not in given:
+        values["tail_width"] = min(values.get("tail_width", 1), gen_length)
+    policy = DecodingPolicy(preset=preset, **values)  # type: ignore[arg-type]
+    if gen_length is not None:
+        policy.check_canvas(gen_length)
+    return policy

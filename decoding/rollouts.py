@@ -1,0 +1,68 @@
+"""Continue a state N times under a policy: the raw material of committors, audits and repair selectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from decoding.engine import Engine
+from decoding.gating import NeverGate
+from decoding.handle import Handle
+from decoding.job import Job
+from decoding.ledger import Purpose
+from decoding.policy import Gate
+
+HANDED_OFF = Gate("fraction", fraction=0.0)
+
+
+def continuations(
+    job: Job,
+    canvas: Sequence[int],
+    step: int,
+    *,
+    guided: bool,
+    count: int,
+    arm: str,
+    tail_width: int | None = None,
+    purpose: Purpose = "rollout",
+) -> list[Job]:
+    """`count` jobs that continue `canvas` [L] from before step `step` of `job`'s run, under guidance to the end or
+    under base.
+
+    Each has its own noise: the seed is `job`'s, (purpose, arm, rollout) are the cell's. `tail_width` overrides the
+    policy's
+    for base continuations. They run at background priority.
+    """
+    policy = job.policy
+    if not guided and policy.guidance_scale > 0.0:
+        width = policy.tail_width if tail_width is None else tail_width
+        policy = replace(policy, preset="handoff", gate=HANDED_OFF, tail_width=width)
+    if guided and policy.guidance_scale == 0.0:
+        raise ValueError("a guided continuation needs guidance_scale > 0")
+    return [
+        replace(
+            job,
+            policy=policy,
+            gate=NeverGate(),
+            start=tuple(canvas),
+            start_step=step,
+            handed_off=not guided,
+            noise=replace(job.noise, purpose=purpose, arm=arm, rollout=index, round=0),
+            purpose=purpose,
+            priority="background",
+        )
+        for index in range(count)
+    ]
+
+
+def run_all(engine: Engine, jobs: Sequence[Job], timeout: float | None = None) -> list[Handle]:
+    """Submit jobs together and wait for the last; on any failure the rest is cancelled and the error raised."""
+    handles = engine.submit_all(jobs)
+    try:
+        for handle in handles:
+            handle.result(timeout)
+    except BaseException:
+        for handle in handles:
+            handle.cancel()
+        raise
+    return handles

@@ -1,0 +1,114 @@
+"""Quota of one request: blocks of the canvas, steps per block, masks left over steps left. Never looks at a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def check_blocks(gen_length: int, steps: int, block_length: int | None) -> int:
+    """Number of blocks; raises `ValueError` unless blocks divide the canvas and the steps (LLaDA's rule)."""
+    if block_length is None:
+        return 1
+    if block_length < 1 or gen_length % block_length:
+        raise ValueError(f"block_length must divide gen_length ({gen_length})")
+    blocks = gen_length // block_length
+    if steps % blocks:
+        raise ValueError(f"steps must be a multiple of the number of blocks ({blocks} = gen_length / block_length)")
+    return blocks
+
+
+@dataclass(slots=True)
+class BlockSchedule:
+    """Where a request stands: the current block and the steps that it has left.
+
+    A serial phase spends all steps of a block, zero-quota steps included. A wide phase (more than the schedule asks a
+    step)
+    leaves a block as soon as it holds no mask.
+    """
+
+    gen_length: int
+    steps: int
+    blocks: int
+    block: int = 0
+    steps_left: int = 0
+
+    @staticmethod
+    def starting_at(
+        step: int, masked: NDArray[np.bool_], steps: int, block_length: int | None, *, wide: bool = False
+    ) -> BlockSchedule:
+        """The schedule before step `step` of a run whose canvas has `masked` [L] positions open.
+
+        Serial: the block follows from the step. Wide: the first block that holds a mask.
+        """
+        length = int(masked.size)
+        blocks = check_blocks(length, steps, block_length)
+        per_block = steps // blocks
+        schedule = BlockSchedule(length, steps, blocks, 0, per_block)
+        if wide:
+            schedule.skip_empty(masked)
+        else:
+            schedule.block = step // per_block
+            schedule.steps_left = per_block - step % per_block if schedule.block < blocks else 0
+        return schedule
+
+    @property
+    def stop(self) -> int:
+        """End of the region that may be committed now: every position left of it (LLaDA's candidates)."""
+        return (self.block + 1) * self.gen_length // self.blocks
+
+    @property
+    def finished(self) -> bool:
+        return self.block >= self.blocks
+
+    def quota(self, masks: int) -> int:
+        """Masks left over steps left, rounded up: the same totals as LLaDA's floor-and-remainder rule."""
+        return -(-masks // max(1, self.steps_left))
+
+    def advance(self, masked: NDArray[np.bool_], *, wide: bool) -> None:
+        """Account for one step that left `masked` [L] open."""
+        self.steps_left -= 1
+        if wide:
+            self.skip_empty(masked)
+        elif self.steps_left == 0:
+            self._next_block()
+
+    def skip_empty(self, masked: NDArray[np.bool_]) -> None:
+        """Leave every leading block that holds no mask."""
+        while not self.finished and not masked[: self.stop].any():
+            self._next_block()
+
+    def shrink(self, masked_before: NDArray[np.bool_], masked_after: NDArray[np.bool_]) -> None:
+        """Give back the steps of positions that were filled at once (end-of-text), in proportion, and of empty later
+        blocks.
+        """
+        before, after = int(masked_before[: self.stop].sum()), int(masked_after[: self.stop].sum())
+        if before:
+            self.steps_left = -(-after * self.steps_left // before)
+        if self.steps_left == 0:
+            self._next_block()
+            self.skip_empty(masked_after)
+
+    def _next_block(self) -> None:
+        self.block += 1
+        self.steps_left = self.steps // self.blocks
+
+
+def serial_masks(gen_length: int, steps: int, blocks: int, step: int) -> int:
+    """Masks left before step `step` of a serial run from an empty canvas."""
+    per_block, block_length = steps // blocks, gen_length // blocks
+    block, into = divmod(min(step, steps), per_block)
+    if block >= blocks:
+        return 0
+    quota, extra = divmod(block_length, per_block)
+    committed = into * quota + min(into, extra)
+    return gen_length - block * block_length - committed
+
+
+def wide_steps(gen_length: int, blocks: int, masks: int, width: int) -> int:
+    """Steps of a wide phase over the last `masks` positions in commit order, block by block."""
+    block_length = gen_length // blocks
+    full, part = divmod(masks, block_length)
+    return full * -(-block_length // width) + -(-part // width)

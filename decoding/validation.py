@@ -1,0 +1,73 @@
+"""A job is checked once, where it enters the engine; messages say what to do."""
+
+from __future__ import annotations
+
+import math
+
+from decoding.job import Job
+from decoding.models.protocol import ModelSpec
+from decoding.order import CONFIDENCE_KINDS
+from decoding.policy import PolicyError
+from decoding.schedule import check_blocks
+
+MAX_STEPS = 4096
+MAX_TEMPERATURE = 5.0
+
+
+class JobError(ValueError):
+    """A job that cannot be decoded; `param` names the field at fault."""
+
+    def __init__(self, param: str, message: str) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+def check_job(job: Job, spec: ModelSpec) -> None:
+    """Raise `JobError` unless `job` can be decoded by the model of `spec`."""
+    if not 1 <= job.gen_length <= spec.max_canvas:
+        raise JobError("gen_length", f"must be from 1 to {spec.max_canvas} for model {spec.name}")
+    if not 1 <= job.steps <= MAX_STEPS:
+        raise JobError("steps", f"must be from 1 to {MAX_STEPS}")
+    if len(job.prompt_ids) > spec.max_prompt:
+        raise JobError("prompt", f"has {len(job.prompt_ids)} tokens; model {spec.name} takes at most {spec.max_prompt}")
+    if any(not 0 <= i < spec.vocab_size for i in job.prompt_ids):
+        raise JobError("prompt", "holds a token id outside the vocabulary")
+    try:
+        check_blocks(job.gen_length, job.steps, job.block_length)
+    except ValueError as error:
+        raise JobError("block_length", str(error)) from None
+    try:
+        job.policy.check_canvas(job.gen_length)
+    except PolicyError as error:
+        raise JobError(f"policy.{error.param}", str(error)) from None
+    _check_sampling(job)
+    _check_start(job, spec)
+
+
+def _check_sampling(job: Job) -> None:
+    sampling = job.sampling
+    if not (math.isfinite(sampling.temperature) and 0.0 <= sampling.temperature <= MAX_TEMPERATURE):
+        raise JobError("temperature", f"must be from 0 to {MAX_TEMPERATURE:g}")
+    if not (math.isfinite(sampling.top_p) and 0.0 < sampling.top_p <= 1.0):
+        raise JobError("top_p", "must be above 0 and at most 1")
+    if sampling.confidence not in CONFIDENCE_KINDS:
+        raise JobError("confidence", f"must be one of: {', '.join(CONFIDENCE_KINDS)}")
+    for name in ("eos_fill", "defer_eos"):
+        if sampling.suppress_eos and getattr(sampling, name):
+            raise JobError(name, "has no effect with suppress_eos; choose one")
+
+
+def _check_start(job: Job, spec: ModelSpec) -> None:
+    if job.start is None:
+        if job.start_step:
+            raise JobError("start_step", "needs a start canvas")
+        return
+    if len(job.start) != job.gen_length:
+        raise JobError("start", f"has {len(job.start)} tokens, gen_length is {job.gen_length}")
+    if any(not 0 <= i < spec.vocab_size for i in job.start):
+        raise JobError("start", "holds a token id outside the vocabulary")
+    if not 0 <= job.start_step <= job.steps:
+        raise JobError("start_step", f"must be from 0 to steps ({job.steps})")
+    masks = sum(i == spec.mask_id for i in job.start)
+    if masks and job.start_step == job.steps:
+        raise JobError("start_step", f"leaves no step for the {masks} masked positions")
