@@ -33,8 +33,7 @@ class Engine:
     """Decodes jobs on a model, many at a time.
 
     `threads` is torch's thread count on the engine thread. `on_news` is called once a step with the handles that have
-    events
-    or ended (a server hands it to its event loop). Use as a context manager, or `start` and `close`.
+    events or ended (a server hands it to its event loop). Use as a context manager, or `start` and `close`.
     """
 
     def __init__(
@@ -82,9 +81,7 @@ class Engine:
             for handle in handles:
                 self.scheduler.add(handle)
             self._lock.notify_all()
-        for handle in handles:
-            if handle.state.finished:  # a start canvas that leaves nothing to do
-                self._end(handle, _outcome(handle))
+        self._finish(handles)  # a start canvas may leave nothing to do
         return handles
 
     def start(self) -> Self:
@@ -155,8 +152,9 @@ class Engine:
             results = self._run(plan)
             model_seconds = time.monotonic() - began
             committed = sum(self._apply(handle, result) for handle, result in results)
-            self._ask_gates([handle for handle, _ in results if not handle.done])
-        self._tell()
+            ran = [handle for handle, _ in results if not handle.done]
+            self._ask_gates([handle for handle in ran if not handle.state.finished])
+            self._finish(ran)  # after the gates: a handoff with nothing left to commit is the end
         if plan:
             seconds = time.monotonic() - began
             rows = self.runner.counts.total - before
@@ -170,8 +168,10 @@ class Engine:
                     committed=committed,
                     seconds=seconds,
                     model_seconds=model_seconds,
+                    handles=plan,
                 )
             )
+        self._tell()  # last: whoever hears of a result finds it counted
         return bool(plan)
 
     def _run(self, handles: list[Handle]) -> list[tuple[Handle, StepResult]]:
@@ -206,10 +206,13 @@ class Engine:
             handle.first_commit = time.monotonic()
         handle.publish(event)
         self._news[handle] = None
-        if handle.state.finished:
-            handle.state.settle()
-            self._end(handle, _outcome(handle))
         return decided
+
+    def _finish(self, handles: Sequence[Handle]) -> None:
+        for handle in handles:
+            if handle.state.finished:
+                handle.state.settle()
+                self._end(handle, _outcome(handle))
 
     def _ask_gates(self, handles: Sequence[Handle]) -> None:
         """Let the gates decide for every guided request that stands at one of its checkpoints; one call a gate."""

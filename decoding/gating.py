@@ -73,8 +73,8 @@ class Gate(Protocol):
         ...
 
     def planned_step(self, steps: int) -> int | None:
-        """The handoff step where it is known before the run (`steps`: never hands off); None where it is decided on
-        the way.
+        """The handoff step where it is known before the run (`steps`: never hands off); None where it is decided on the
+        way.
         """
         ...
 

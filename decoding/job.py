@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
 from decoding.gating import Gate, NeverGate, Regime
 from decoding.ledger import Purpose
 from decoding.noise import NoiseKey
 from decoding.policy import DecodingPolicy
-from decoding.schedule import check_blocks, serial_masks, wide_steps
+from decoding.schedule import BlockSchedule
 
 Record = Literal["commits", "stats", "fill"]
 Priority = Literal["interactive", "background"]
@@ -41,8 +43,7 @@ class Job:
     """Everything that determines a canvas; equal jobs give equal canvases.
 
     `prompt_ids` is the templated prompt. `start` [gen_length] holds ids with MASK where undecided (None: all MASK),
-    decoded
-    from step `start_step` on. `handed_off` starts in the base phase. Validated where it enters the engine.
+    decoded from step `start_step` on. `handed_off` starts in the base phase. Validated where it enters the engine.
     """
 
     prompt_ids: tuple[int, ...]
@@ -81,26 +82,34 @@ class Job:
         return self.handed_off or self.policy.guidance_scale == 0.0
 
     def planned_rows(self, handoff_step: int | None = None) -> int:
-        """Rows of a run from an empty canvas that hands off at `handoff_step`.
+        """Rows of a run from an empty canvas that hands off at `handoff_step`, by a dry run of the schedule.
 
         None: where the gate plans to, at the latest never. An adaptive tail is counted as if it always committed
-        `tail_width`.
+        `tail_width`; end-of-text never ends a run early.
         """
         if handoff_step is None:
             planned = self.gate.planned_step(self.steps)
             handoff_step = 0 if self.starts_base else self.steps if planned is None else planned
-        blocks, policy = check_blocks(self.gen_length, self.steps, self.block_length), self.policy
-        if policy.guided_width > 1 and handoff_step > 0:
-            width = max(policy.guided_width, -(-self.gen_length // self.steps))
-            guided = min(handoff_step, wide_steps(self.gen_length, blocks, self.gen_length, width))
-            left = max(0, self.gen_length - guided * width)
-        else:
-            guided = handoff_step
-            left = serial_masks(self.gen_length, self.steps, blocks, guided)
-        serial_left = self.steps - guided if policy.guided_width == 1 else min(left, self.steps - guided)
-        if policy.tail_width == 1:
-            return 2 * guided + serial_left
-        return 2 * guided + min(serial_left, wide_steps(self.gen_length, blocks, left, policy.tail_width))
+        masked = np.ones(self.gen_length, dtype=bool)
+        guided, wide = handoff_step > 0, self._width(handoff_step > 0) > 1
+        schedule = BlockSchedule.starting_at(0, masked, self.steps, self.block_length, wide=wide)
+        step = rows = 0
+        while not schedule.finished:
+            if guided and step >= handoff_step:
+                guided, wide = False, self._width(False) > 1
+                if wide:
+                    schedule.skip_empty(masked)
+                    continue
+            region = np.flatnonzero(masked[: schedule.stop])
+            masked[region[: schedule.quota(region.size, self._width(guided))]] = False
+            schedule.advance(masked, wide=wide)
+            rows += 2 if guided else 1
+            step += 1
+        return rows
+
+    def _width(self, guided: bool) -> int:
+        return self.policy.guided_width if guided else self.policy.tail_width
+
 
 
 def regime_of(job: Job, model_hash: str) -> Regime:

@@ -1,10 +1,8 @@
 """One denoising step as pure functions on tensors: tilt -> suppress -> sample -> confidence -> commit.
 
 Shapes: M positions (any mix of requests, each masked and in its request's active block), V vocabulary entries. Every
-function
-treats each position alone, so results do not depend on what else is in the batch. Works in the dtype given (float32
-in the
-service, float64 in the exact tests).
+function treats each position alone, so results do not depend on what else is in the batch. Works in the dtype given
+(float32 in the service, float64 in the exact tests).
 """
 
 from __future__ import annotations
@@ -19,9 +17,8 @@ from torch import Tensor
 class Candidates:
     """What a step knows of each masked position [M]; probabilities are untempered.
 
-    `guided` is the distribution that is sampled from (after guidance), `conditional` the model's without guidance;
-    the last
-    three fields are zero for positions of a base step.
+    `guided` is the distribution that is sampled from (after guidance), `conditional` the model's without guidance; the
+    last three fields are zero for positions of a base step.
     """
 
     token: Tensor
@@ -79,7 +76,8 @@ def inverse_cdf(probabilities: Tensor, uniforms: Tensor) -> Tensor:
     cumulative = probabilities.cumsum(-1)
     total = cumulative[:, -1:]
     target = torch.minimum(uniforms[:, None].to(total.dtype) * total, torch.nextafter(total, torch.zeros_like(total)))
-    return torch.searchsorted(cumulative, target, right=True).squeeze(-1)
+    found = torch.searchsorted(cumulative, target, right=True).squeeze(-1)
+    return found.clamp_(max=probabilities.shape[-1] - 1)  # NaN rows point past the end
 
 
 def nucleus(probabilities: Tensor, top_p: Tensor) -> Tensor:
@@ -132,10 +130,8 @@ def candidates(
     """Candidates of M positions from raw logits [M, V].
 
     `unconditional` is None for base positions. `suppressed` holds token ids that no position may take; `barred` [M]
-    bool marks
-    positions that may not take `barred_ids` either (end-of-text suppression). Non-finite logits give non-finite
-    statistics,
-    which the caller must treat as a failure of the position's request.
+    bool marks positions that may not take `barred_ids` either (end-of-text suppression). Non-finite logits give
+    non-finite statistics, which the caller must treat as a failure of the position's request.
     """
     guided = conditional.clone() if unconditional is None else tilt(conditional, unconditional, scale)
     plain = conditional if unconditional is None else conditional.clone()

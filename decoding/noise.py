@@ -22,9 +22,8 @@ ORDER: Final = 1
 class NoiseKey:
     """Names one independent noise field over (step, position).
 
-    `purpose` ("generate", "rollout", ...), `arm` (any cell label, such as "base@0.30"), `rollout` and `round` keep
-    the cells
-    of a census and the rounds of a repair independent under one seed.
+    `purpose` ("generate", "rollout", ...), `arm` (any cell label, such as "base@0.30"), `rollout` and `round` keep the
+    cells of a census and the rounds of a repair independent under one seed.
     """
 
     seed: int

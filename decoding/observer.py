@@ -24,6 +24,8 @@ class StepReport:
     seconds: float
     model_seconds: float
     """Of which in the runner: forwards, sampling and statistics."""
+    handles: Sequence[Handle]
+    """The requests that took part, some of them ended by now; their ledgers hold the step's rows."""
 
 
 class Observer(Protocol):
@@ -34,7 +36,10 @@ class Observer(Protocol):
     def on_gate(self, gate: Gate, decisions: Sequence[tuple[Handle, Decision]], seconds: float) -> None: ...
 
     def on_end(self, handle: Handle) -> None:
-        """A job finished, failed or was cancelled; its ledger is final."""
+        """A job finished, failed or was cancelled.
+
+        Its ledger is final, but for a job cancelled in the middle of a step: that step's rows are there at `on_step`.
+        """
         ...
 
 

@@ -59,8 +59,7 @@ def commit_count(quota: int, available: int, ranked_confidence: Tensor, threshol
     """How many of the ranked candidates to commit.
 
     Without a threshold the quota; with one (adaptive tail) every leading candidate whose confidence reaches it, at
-    least 1
-    and at most the quota. Never more than `available`.
+    least 1 and at most the quota. Never more than `available`.
     """
     limit = min(quota, available)
     if threshold is None or limit <= 1:

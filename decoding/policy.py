@@ -170,8 +170,7 @@ def resolve_policy(preset: str, given: Mapping[str, Any], *, gen_length: int | N
     """The policy of `preset` with the fields in `given` set over its defaults.
 
     A field that the preset does not use is refused (`PolicyError`), not ignored. `parallel_tail`'s default width of 8
-    is cut
-    to the canvas where `gen_length` is smaller.
+    is cut to the canvas where `gen_length` is smaller.
     """
     _one_of("preset", preset, PRESETS)
     for name in _UNUSED.get(preset, ()):

@@ -123,9 +123,7 @@ class CanvasState:
         """Commit the quota among `found`, the candidates at `positions` (as `scored` gave them), and move on."""
         before = self.masked
         eligible = np.flatnonzero(positions < self.schedule.stop)
-        quota = self.schedule.quota(int(eligible.size))
-        if self.wide:
-            quota = max(quota, self.width)
+        quota = self.schedule.quota(int(eligible.size), self.width)
         chosen = self._choose(found, positions, eligible, quota)
         at, tokens = positions[chosen], found.token.numpy()[chosen]
         self.tokens[at] = tokens
@@ -164,7 +162,8 @@ class CanvasState:
         sequence: NDArray[np.int64] = eligible[within]
         threshold = self.job.policy.tail_threshold if self.phase == "base" else None
         count = commit_count(quota, int(eligible.size), found.probability[sequence], threshold)
-        return np.sort(sequence[:count])
+        committed: NDArray[np.int64] = np.sort(sequence[:count])
+        return committed
 
     def _fill_after_end(self, at: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.int64]:
         ends = at[np.isin(tokens, self.end_ids)]

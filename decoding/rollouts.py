@@ -30,13 +30,14 @@ def continuations(
     under base.
 
     Each has its own noise: the seed is `job`'s, (purpose, arm, rollout) are the cell's. `tail_width` overrides the
-    policy's
-    for base continuations. They run at background priority.
+    policy's for base continuations. They run at background priority.
     """
     policy = job.policy
-    if not guided and policy.guidance_scale > 0.0:
+    if not guided:
+        if policy.guidance_scale > 0.0:
+            policy = replace(policy, preset="handoff", gate=HANDED_OFF)
         width = policy.tail_width if tail_width is None else tail_width
-        policy = replace(policy, preset="handoff", gate=HANDED_OFF, tail_width=width)
+        policy = replace(policy, tail_width=width, tail_threshold=policy.tail_threshold if width > 1 else None)
     if guided and policy.guidance_scale == 0.0:
         raise ValueError("a guided continuation needs guidance_scale > 0")
     return [

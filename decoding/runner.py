@@ -1,12 +1,9 @@
 """Rows to candidates: buckets, tiles, logits at masked positions only, in fixed-size chunks.
 
 Conditional and unconditional rows of all requests share forwards. In invariant mode every matrix product has a shape
-that
-depends on the bucket alone (a request's own length rounded up), so a row's numbers do not depend on what shares the
-batch:
-bit-equal on the same CPU type, build, dtype and thread count. In default mode shapes follow the load; logits may
-differ in
-the last bits.
+that depends on the bucket alone (a request's own length rounded up), so a row's numbers do not depend on what shares
+the batch: bit-equal on the same CPU type, build, dtype and thread count. In default mode shapes follow the load; logits
+may differ in the last bits.
 """
 
 from __future__ import annotations
@@ -64,8 +61,7 @@ class Runner:
     """Runs one denoising step of many requests on a model.
 
     `tile` is the largest number of rows in a forward, `bucket` the multiple to which row lengths are rounded up,
-    `chunk` how
-    many positions pass the output head at once (it bounds memory: chunk x vocabulary).
+    `chunk` how many positions pass the output head at once (it bounds memory: chunk x vocabulary).
     """
 
     def __init__(

@@ -25,8 +25,7 @@ class BlockSchedule:
     """Where a request stands: the current block and the steps that it has left.
 
     A serial phase spends all steps of a block, zero-quota steps included. A wide phase (more than the schedule asks a
-    step)
-    leaves a block as soon as it holds no mask.
+    step) leaves a block as soon as it holds no mask.
     """
 
     gen_length: int
@@ -41,17 +40,15 @@ class BlockSchedule:
     ) -> BlockSchedule:
         """The schedule before step `step` of a run whose canvas has `masked` [L] positions open.
 
-        Serial: the block follows from the step. Wide: the first block that holds a mask.
+        The block follows from the step; a wide phase then leaves the blocks that hold no mask, as at a handoff.
         """
         length = int(masked.size)
         blocks = check_blocks(length, steps, block_length)
         per_block = steps // blocks
-        schedule = BlockSchedule(length, steps, blocks, 0, per_block)
+        block, into = divmod(step, per_block)
+        schedule = BlockSchedule(length, steps, blocks, block, per_block - into if block < blocks else 0)
         if wide:
             schedule.skip_empty(masked)
-        else:
-            schedule.block = step // per_block
-            schedule.steps_left = per_block - step % per_block if schedule.block < blocks else 0
         return schedule
 
     @property
@@ -63,9 +60,13 @@ class BlockSchedule:
     def finished(self) -> bool:
         return self.block >= self.blocks
 
-    def quota(self, masks: int) -> int:
-        """Masks left over steps left, rounded up: the same totals as LLaDA's floor-and-remainder rule."""
-        return -(-masks // max(1, self.steps_left))
+    def quota(self, masks: int, width: int = 1) -> int:
+        """Masks left over steps left, rounded up (the same totals as LLaDA's floor-and-remainder rule).
+
+        A phase of `width` > 1 commits that many where the schedule asks for fewer.
+        """
+        scheduled = -(-masks // max(1, self.steps_left))
+        return scheduled if width == 1 else max(scheduled, width)
 
     def advance(self, masked: NDArray[np.bool_], *, wide: bool) -> None:
         """Account for one step that left `masked` [L] open."""
@@ -94,21 +95,3 @@ class BlockSchedule:
     def _next_block(self) -> None:
         self.block += 1
         self.steps_left = self.steps // self.blocks
-
-
-def serial_masks(gen_length: int, steps: int, blocks: int, step: int) -> int:
-    """Masks left before step `step` of a serial run from an empty canvas."""
-    per_block, block_length = steps // blocks, gen_length // blocks
-    block, into = divmod(min(step, steps), per_block)
-    if block >= blocks:
-        return 0
-    quota, extra = divmod(block_length, per_block)
-    committed = into * quota + min(into, extra)
-    return gen_length - block * block_length - committed
-
-
-def wide_steps(gen_length: int, blocks: int, masks: int, width: int) -> int:
-    """Steps of a wide phase over the last `masks` positions in commit order, block by block."""
-    block_length = gen_length // blocks
-    full, part = divmod(masks, block_length)
-    return full * -(-block_length // width) + -(-part // width)

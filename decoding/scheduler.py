@@ -1,10 +1,8 @@
 """Which requests run in the next step. Knows rows, priorities and waiting times; never sees a tensor.
 
 Requests only have work left: guided and base steps, fresh and half-done canvases share one step. Within a class the
-earliest
-arrival goes first (every request is finite, so none waits forever); interactive requests go before background ones,
-which get
-a reserved share of a step once they have been passed over for `patience` steps.
+earliest arrival goes first (every request is finite, so none waits forever); interactive requests go before background
+ones, which get a reserved share of a step once they have been passed over for `patience` steps.
 """
 
 from __future__ import annotations
@@ -66,10 +64,8 @@ class Scheduler(Generic[R]):
     """Row budget a step, two classes with a reserved share for the lower one, admission by estimated rows.
 
     `max_rows` is the row budget of a step (at least 2, so that one guided step fits). `max_queued_rows` bounds the
-    estimated
-    rows of each class that are admitted and not finished; a request of any size enters an empty class.
-    `background_rows` is
-    what background work gets at least once in every `patience` + 1 steps.
+    estimated rows of each class that are admitted and not finished; a request of any size enters an empty class.
+    `background_rows` is what background work gets at least once in every `patience` + 1 steps.
     """
 
     max_rows: int = 64

@@ -37,8 +37,7 @@ class StepStats:
     """One denoising step of one request. Positions are response-relative; probabilities are untempered.
 
     `masked_*` cover the candidates of the active block before the step's commits, `committed_*` every position
-    committed so
-    far (this step included), at the values it had when it was committed.
+    committed so far (this step included), at the values it had when it was committed.
     """
 
     step: int

@@ -192,8 +192,7 @@ def collate(examples: list[Example], prompt_offset: int, mask_id: int, generator
     """Mask m ~ U{1..L} canvas positions a row (stratified over the batch): the any-order form of the LLaDA SFT loss.
 
     The mean cross-entropy over the m masked tokens has the same expectation as the 1/t-weighted Bernoulli estimator,
-    with
-    less variance. Weights sum to 1 over the batch.
+    with less variance. Weights sum to 1 over the batch.
     """
     size = max(len(e.prompt) + len(e.canvas) for e in examples)
     ids = torch.zeros(len(examples), size, dtype=torch.long)

@@ -1,10 +1,8 @@
 """Train `mini`: LLaDA's SFT objective on self-supervised instructions, resumable, scheduled by compute time.
 
 One or more processes with one thread each average their gradients (DistributedDataParallel over gloo). The learning
-rate is
-a trapezoid over the time budget: linear warm-up, constant, then linear decay. An exponential moving average is kept
-beside
-the weights. Data order depends on the seed, the process and the step of the last resume.
+rate is a trapezoid over the time budget: linear warm-up, constant, then linear decay. An exponential moving average is
+kept beside the weights. Data order depends on the seed, the process and the step of the last resume.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The `mini` architecture: a post-LN BERT encoder with a tied masked-token head.
 
 Layout of a row: prompt tokens (segment 0) followed by canvas tokens (segment 1). Canvas position i always has the
-learned
-position i; prompt position j has `prompt_offset + j`, so the canvas looks the same to the model whatever the prompt.
+learned position i; prompt position j has `prompt_offset + j`, so the canvas looks the same to the model whatever the
+prompt.
 """
 
 from __future__ import annotations

@@ -12,8 +12,18 @@ class CheckpointError(ValueError):
     """A model folder that cannot be loaded; the message names the file or tensor and what to do."""
 
 
-def check_tensors(found: Mapping[str, Any], expected: Mapping[str, tuple[int, ...]], where: Path) -> None:
-    """Raise unless `found` holds exactly the `expected` names and shapes."""
+def check_tensors(
+    found: Mapping[str, Any],
+    expected: Mapping[str, tuple[int, ...]],
+    where: Path,
+    *,
+    files: Mapping[str, Path] | None = None,
+) -> None:
+    """Raise unless `found` holds exactly the `expected` names and shapes.
+
+    `files` names the file of each tensor where `where` is only their index.
+    """
+    files = files or {}
     missing = sorted(expected.keys() - found.keys())
     if missing:
         raise CheckpointError(
@@ -22,10 +32,14 @@ def check_tensors(found: Mapping[str, Any], expected: Mapping[str, tuple[int, ..
     extra = sorted(found.keys() - expected.keys())
     if extra:
         hint = f"({len(extra)} in all); is config.json the right one?"
-        raise CheckpointError(f"{where}: tensor {extra[0]} is not part of this architecture {hint}")
+        raise CheckpointError(
+            f"{files.get(extra[0], where)}: tensor {extra[0]} is not part of this architecture {hint}"
+        )
     for name, shape in expected.items():
         if tuple(found[name].shape) != shape:
-            raise CheckpointError(f"{where}: tensor {name} has shape {tuple(found[name].shape)}, expected {shape}")
+            raise CheckpointError(
+                f"{files.get(name, where)}: tensor {name} has shape {tuple(found[name].shape)}, expected {shape}"
+            )
 
 
 def fingerprint(folder: Path, names: Iterable[str]) -> str:

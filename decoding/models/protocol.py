@@ -10,6 +10,14 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
+class CanvasDefaults:
+    """Settings of a canvas that its request left open."""
+
+    block_length: int | None
+    defer_eos: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSpec:
     """What the decoder and the service must know of a model."""
 
@@ -29,6 +37,21 @@ class ModelSpec:
     default_block_length: int | None = None
     keep_prompt_ids: tuple[int, ...] = ()
     """Prompt ids that the unconditional branch keeps (none: the whole prompt becomes MASK)."""
+
+    def canvas_defaults(self, gen_length: int, steps: int) -> CanvasDefaults:
+        """What a request without `block_length` and `defer_eos` gets.
+
+        Models trained with end-of-text padding flood a long undivided canvas with it. A canvas longer than
+        `default_block_length` is therefore cut into the longest blocks up to that length which divide the canvas and
+        whose number divides the steps; where there is none, end-of-text is deferred instead.
+        """
+        wanted = self.default_block_length
+        if wanted is None or gen_length <= wanted:
+            return CanvasDefaults(None, False)
+        for length in range(wanted, max(1, wanted // 4), -1):
+            if gen_length % length == 0 and steps % (gen_length // length) == 0:
+                return CanvasDefaults(length, False)
+        return CanvasDefaults(None, True)
 
     def __post_init__(self) -> None:
         if self.mask_id not in self.suppressed_ids:
@@ -70,11 +93,9 @@ class DenoisingModel(Protocol):
     def encode(self, ids: Tensor, prompt_lengths: Tensor, lengths: Tensor, *, always_mask: bool) -> Tensor:
         """ids [B, S] (prompt, canvas, right padding), prompt_lengths and lengths [B] -> features [B * S, *].
 
-        Features of position i are what `project` needs to predict the token at position i (an architecture whose
-        logits are
-        shifted moves them here). Padding never influences a row. `always_mask` keeps the attention mask even where
-        there is
-        no padding, so that the arithmetic does not depend on the batch.
+        Features of position i are what `project` needs to predict the token at position i (an architecture whose logits
+        are shifted moves them here). Padding never influences a row. `always_mask` keeps the attention mask even where
+        there is no padding, so that the arithmetic does not depend on the batch.
         """
         ...
 

@@ -10,14 +10,18 @@ from typing import Any, Final, Literal
 
 import torch
 
+from decoding.models import dream, hub, llada
 from decoding.models.bert_mini import load_mini
 from decoding.models.checkpoint import CheckpointError
 from decoding.models.protocol import DenoisingModel
+from decoding.models.quantization import check_quantization
 
 DType = Literal["float32", "bfloat16", "float16"]
 DTYPES: Final[dict[str, torch.dtype]] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 Loader = Callable[..., DenoisingModel]
-LOADERS: Final[dict[str, Loader]] = {"bert_mini": load_mini}
+LOADERS: Final[dict[str, Loader]] = {"llada": llada.load_llada, "Dream": dream.load_dream}
+"""Loaders of published architectures by `model_type`; `mini` (architecture "bert_mini") is our own."""
+SUPPORTED: Final = "mini (bert_mini), LLaDA-8B and LLaDA-1.5 (model_type llada), Dream-7B (model_type Dream)"
 
 
 def shipped_model() -> Path:
@@ -29,9 +33,9 @@ def read_config(path: Path) -> dict[str, Any]:
     """The checkpoint's config.json. Raises `CheckpointError`."""
     try:
         config = json.loads((path / "config.json").read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise CheckpointError(
-            f"{path / 'config.json'} does not exist; --model takes 'mini' or a checkpoint folder"
+            f"{path / 'config.json'} does not exist; --model takes 'mini', a checkpoint folder or a hub id (owner/name)"
         ) from None
     except json.JSONDecodeError as error:
         raise CheckpointError(f"{path / 'config.json'} is not JSON: {error}") from None
@@ -40,17 +44,45 @@ def read_config(path: Path) -> dict[str, Any]:
     return config
 
 
-def load_model(name_or_path: str = "mini", *, device: str = "cpu", dtype: str = "float32") -> DenoisingModel:
-    """Load `mini` or a checkpoint folder. Raises `CheckpointError` with what to do."""
+def parse_devices(text: str) -> list[torch.device]:
+    """Devices by name; over several, joined by commas, the blocks of a model are spread. Raises `CheckpointError`."""
+    devices = []
+    for part in text.split(","):
+        try:
+            device = torch.device(part.strip())
+        except RuntimeError:
+            raise CheckpointError(
+                f"device {part.strip()!r} is unknown; use cpu, cuda, cuda:0 or cuda:0,cuda:1"
+            ) from None
+        if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+            found = torch.cuda.device_count()
+            raise CheckpointError(f"device {device} is not there: PyTorch sees {found} CUDA devices; use --device cpu")
+        devices.append(device)
+    return devices
+
+
+def load_model(
+    name_or_path: str = "mini", *, device: str = "cpu", dtype: str = "float32", quantization: str = "none"
+) -> DenoisingModel:
+    """Load `mini`, a checkpoint folder (no network), or a hub id `owner/name[@revision]`, which is downloaded once.
+
+    Raises `CheckpointError` with what to do.
+    """
     if dtype not in DTYPES:
         raise CheckpointError(f"dtype {dtype!r} is unknown; use one of {', '.join(DTYPES)}")
-    path = shipped_model() if name_or_path == "mini" else Path(name_or_path)
+    quantized, devices = check_quantization(quantization), parse_devices(device)
+    path = shipped_model() if name_or_path == "mini" else hub.local_folder(name_or_path)
     config = read_config(path)
     architecture = str(config.get("architecture") or config.get("model_type") or "")
-    if architecture not in LOADERS:
-        known = ", ".join(sorted(LOADERS))
-        raise CheckpointError(f"{path / 'config.json'}: architecture {architecture!r} is not supported; supported: {known}")
     try:
-        return LOADERS[architecture](path, device=torch.device(device), dtype=DTYPES[dtype])
+        if architecture == "bert_mini":
+            if quantized != "none" or len(devices) > 1:
+                raise CheckpointError("mini runs on one device and is not quantized; leave --quantization out")
+            return load_mini(path, device=devices[0], dtype=DTYPES[dtype])
+        if architecture not in LOADERS:
+            where = path / "config.json"
+            raise CheckpointError(f"{where}: architecture {architecture!r} is not supported; supported: {SUPPORTED}")
+        name = name_or_path if hub.is_hub_id(name_or_path) else path.resolve().name
+        return LOADERS[architecture](path, name=name, devices=devices, dtype=DTYPES[dtype], quantization=quantized)
     except FileNotFoundError as error:
         raise CheckpointError(f"{error.filename} does not exist; the checkpoint folder is incomplete") from None

@@ -1,0 +1,104 @@
+"""Avoidance (Cognac): write about a topic without touching one branch of it.
+
+The paper's predicate is on_topic and not violated. Forbidden words are always tested. On-topic is tested when
+`topical` lists the words that count as being on topic (the topic's descendants in WordNet; its own name does not
+count unless listed); without the list there is nothing deterministic to test it by, and the predicate is avoidance
+alone. Words match whole, case ignored, with or without a final s; Cognac's code, and the paper, match substrings
+("cat" in "education").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from decoding.constraints import fields
+from decoding.constraints.base import Check, ConstraintError, Predicate
+from decoding.constraints.text import matcher
+from decoding.constraints.wording import quoted
+
+_SHOWN = 5
+"""Forbidden words named in an instruction or a detail: WordNet branches hold hundreds."""
+
+
+def with_plurals(words: Iterable[str]) -> tuple[str, ...]:
+    """Each word, and it with an s."""
+    return tuple(form for word in words for form in (word, word + "s"))
+
+
+@dataclass(frozen=True, slots=True)
+class Avoid(Predicate):
+    """No `forbidden` word (or its plural in s) occurs; with `topical`, at least one of those words does.
+
+    Partial score: 1 / (1 + distinct forbidden words found). Raises ConstraintError when every topical word contains a
+    forbidden one, so that no text can be on topic.
+    """
+
+    type: ClassVar[str] = "avoid"
+    summary: ClassVar[str] = "No forbidden word occurs; where topical words are listed, one of them does."
+
+    topic: str
+    forbidden: tuple[str, ...]
+    topical: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        fields.assign(
+            self,
+            topic=fields.phrase(self.topic, "topic"),
+            forbidden=fields.phrases(self.forbidden, "forbidden", limit=fields.MAX_LEXICON),
+        )
+        if self.topical is None or self.topical == ():
+            fields.assign(self, topical=())
+            return
+        fields.assign(self, topical=fields.phrases(self.topical, "topical", limit=fields.MAX_LEXICON))
+        if not self.allowed_topical(self.forbidden):
+            raise ConstraintError("topical", "every word contains a forbidden one; list a word that may be used")
+
+    def allowed_topical(self, forbidden: Iterable[str]) -> tuple[str, ...]:
+        """Topical words that can be written without writing a forbidden one."""
+        banned = matcher(with_plurals(forbidden))
+        return tuple(form for form in self.topical if not banned.found(form))
+
+    def _checks(self, text: str) -> tuple[Check, ...]:
+        hits = sorted(matcher(with_plurals(self.forbidden)).found(text))
+        detail = f"found {quoted(hits[:_SHOWN])}" if hits else "no forbidden word"
+        checks = [Check.graded("no forbidden word", not hits, 1 / (1 + len(hits)), detail)]
+        if self.topical:
+            topical = sorted(matcher(with_plurals(self.topical)).found(text))
+            detail = f"found {quoted(topical[:_SHOWN])}" if topical else f"nothing about {self.topic}"
+            checks.append(Check.graded(f"on topic: {self.topic}", bool(topical), 0.0, detail))
+        return tuple(checks)
+
+    @property
+    def family(self) -> str | None:
+        return "cognac-avoidance"
+
+    def instruction(self) -> str:
+        more = " and words like them" if len(self.forbidden) > _SHOWN else ""
+        return f"Write about {self.topic}. Do not use the words: {', '.join(self.forbidden[:_SHOWN])}{more}."
+
+    def required_text(self) -> tuple[str, ...]:
+        return self.topical if len(self.topical) == 1 else ()
+
+    def to_spec(self) -> dict[str, Any]:
+        spec: dict[str, Any] = {"type": self.type, "topic": self.topic, "forbidden": list(self.forbidden)}
+        if self.topical:
+            spec["topical"] = list(self.topical)
+        return spec
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        topical = fields.phrases_schema(
+            "Words of which one must occur; null tests avoidance alone.", limit=fields.MAX_LEXICON
+        )
+        properties = {
+            "topic": fields.phrase_schema("What to write about; shown to the model."),
+            "forbidden": fields.phrases_schema("Words that must not occur.", limit=fields.MAX_LEXICON),
+            "topical": {**topical, "type": ["array", "null"], "default": None},
+        }
+        return fields.object_schema(cls.type, properties, ["topic", "forbidden"])
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls("animals", ("dog", "puppy"), ("cat", "horse", "bird", "cow"))

@@ -1,0 +1,90 @@
+"""all_of: several constraints on one text, all of which must hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from decoding.constraints import fields
+from decoding.constraints.base import Check, Constraint, ConstraintError, Predicate
+from decoding.constraints.contradictions import check_compatible, least_words
+from decoding.constraints.keywords import Keywords
+from decoding.constraints.length import LengthRatio
+from decoding.constraints.text import normalise, standing_inside
+
+MULTI_FAMILY = "ccg-multi"
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf(Predicate):
+    """All members hold; the checks are the members' in order, and the score is the mean over those checks.
+
+    Members are constraints other than all_of, no two equal. Raises ConstraintError when two of them exclude each other.
+    """
+
+    type: ClassVar[str] = "all_of"
+    summary: ClassVar[str] = "Several constraints hold at once."
+
+    constraints: tuple[Constraint, ...]
+
+    def __post_init__(self) -> None:
+        members = tuple(fields.array(self.constraints, "constraints", limit=fields.MAX_MEMBERS))
+        for index, member in enumerate(members):
+            if isinstance(member, AllOf):
+                raise ConstraintError(f"constraints[{index}]", "is an all_of; list its members here instead")
+            if not isinstance(member, Constraint) or not isinstance(member, Predicate):
+                raise ConstraintError(f"constraints[{index}]", "must be a constraint")
+        fields.assign(self, constraints=members)
+        check_compatible(members)
+
+    def _checks(self, text: str) -> tuple[Check, ...]:
+        return tuple(check for member in self.constraints for check in member.evaluate(text).checks)
+
+    @property
+    def family(self) -> str | None:
+        """ccg-multi for two or more keyword constraints, or keywords with a length ratio, and nothing else beside them.
+
+        That is the paper's keywords_multi, J >= 2 keywords jointly, given as separate demands. A single member keeps
+        its own family; any other mixture has no calibrated family.
+        """
+        if len(self.constraints) == 1:
+            return self.constraints[0].family
+        kinds = Counter(type(member) for member in self.constraints)
+        known = kinds[Keywords] + kinds[LengthRatio] == len(self.constraints)
+        return MULTI_FAMILY if known and kinds[Keywords] and kinds[LengthRatio] <= 1 else None
+
+    def instruction(self) -> str:
+        return " ".join(member.instruction() for member in self.constraints)
+
+    def required_text(self) -> tuple[str, ...]:
+        """Each phrase as often as the member that needs it most, without single phrases that stand inside another."""
+        needed: Counter[str] = Counter()
+        for member in self.constraints:
+            needed |= Counter(member.required_text())
+        inner = standing_inside(tuple(needed))
+        kept: list[str] = []
+        for phrase, times in needed.items():
+            kept += [] if times == 1 and normalise(phrase) in inner else [phrase] * times
+        return tuple(kept)
+
+    def minimum_words(self) -> int:
+        return least_words(self.constraints)
+
+    def to_spec(self) -> dict[str, Any]:
+        return {"type": self.type, "constraints": [member.to_spec() for member in self.constraints]}
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        members = {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": fields.MAX_MEMBERS,
+            "items": {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]},
+            "description": "Constraints of any other type; they must not contradict each other.",
+        }
+        return fields.object_schema(cls.type, {"constraints": members}, ["constraints"])
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls((Keywords(("dog", "beach")), LengthRatio.example()))

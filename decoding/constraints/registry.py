@@ -1,0 +1,156 @@
+"""The one registry of constraint types: JSON object -> constraint, and the catalogue behind `/v1/constraints`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from decoding.constraints import fields
+from decoding.constraints.base import Constraint, ConstraintError
+from decoding.constraints.cognac import Avoid
+from decoding.constraints.collie import CollieC06a, CollieC07
+from decoding.constraints.compose import AllOf
+from decoding.constraints.ifeval import CapitalFrequency, KeywordFrequency, LetterFrequency, NoComma
+from decoding.constraints.keywords import Keywords
+from decoding.constraints.length import LengthRatio, WordCount
+from decoding.constraints.sentiment import Sentiment, SentimentScorer, shipped_sentiment
+from decoding.constraints.text import treebank_tokens
+
+AnyConstraint = (
+    Keywords
+    | LengthRatio
+    | WordCount
+    | Sentiment
+    | KeywordFrequency
+    | LetterFrequency
+    | CapitalFrequency
+    | NoComma
+    | CollieC07
+    | CollieC06a
+    | Avoid
+    | AllOf
+)
+
+_CLASSES: Final[tuple[type[AnyConstraint], ...]] = (
+    Keywords,
+    LengthRatio,
+    WordCount,
+    Sentiment,
+    KeywordFrequency,
+    LetterFrequency,
+    CapitalFrequency,
+    NoComma,
+    CollieC07,
+    CollieC06a,
+    Avoid,
+    AllOf,
+)
+
+REGISTRY: Final[Mapping[str, type[AnyConstraint]]] = MappingProxyType({cls.type: cls for cls in _CLASSES})
+"""Constraint class by its `type` in JSON."""
+
+FAMILIES: Final[tuple[str, ...]] = (
+    *("commongen-k3", "commongen-k4", "commongen-k5", "commongen-k10"),
+    *("ccg-length", "ccg-sentiment", "ccg-multi"),
+    *("ifeval-kw-freq", "ifeval-letter-freq", "ifeval-capital-freq", "ifeval-no-comma"),
+    *("collie-c07", "collie-c06a", "cognac-avoidance"),
+)
+"""Every family that a gate may be calibrated for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scorers:
+    """Scorers that replace the shipped ones in parsed constraints; None keeps the shipped one."""
+
+    sentiment: SentimentScorer | None = None
+
+
+def parse(spec: Mapping[str, Any], *, scorers: Scorers | None = None) -> AnyConstraint:
+    """The constraint that the JSON object `spec` describes.
+
+    Raises ConstraintError, with the path of the culprit, for an unknown type, unknown, missing or wrong fields,
+    values out of bounds, and constraints that no text can satisfy.
+    """
+    cls = _class_of(spec)
+    names = {field.name: field for field in dataclasses.fields(cls) if field.name != "scorer"}
+    for name in spec:
+        if name != "type" and name not in names:
+            known = ", ".join(names) or "none"
+            raise ConstraintError(str(name)[:80], f"is no field of {cls.type}; its fields: {known}")
+    for name, field in names.items():
+        if name not in spec and field.default is dataclasses.MISSING:
+            raise ConstraintError(name, f"is missing; {cls.type} needs it")
+    values = {name: spec[name] for name in names if name in spec}
+    if cls is AllOf:
+        values["constraints"] = _members(values["constraints"], scorers)
+    if cls is Sentiment and scorers is not None:
+        values["scorer"] = scorers.sentiment
+    return cls(**values)
+
+
+def _class_of(spec: object) -> type[AnyConstraint]:
+    if not isinstance(spec, Mapping):
+        raise ConstraintError("", "must be an object with a type")
+    if "type" not in spec:
+        raise ConstraintError("type", f"is missing; it must be one of {', '.join(REGISTRY)}")
+    return REGISTRY[fields.choice(spec["type"], "type", tuple(REGISTRY))]
+
+
+def _members(value: object, scorers: Scorers | None) -> tuple[Constraint, ...]:
+    members: list[Constraint] = []
+    for index, member in enumerate(fields.array(value, "constraints", limit=fields.MAX_MEMBERS)):
+        place = f"constraints[{index}]"
+        try:
+            if _class_of(member) is AllOf:
+                raise ConstraintError("", "is an all_of; list its members here instead")
+            members.append(parse(member, scorers=scorers))
+        except ConstraintError as error:
+            raise error.under(place) from None
+    return tuple(members)
+
+
+def catalogue() -> list[dict[str, Any]]:
+    """One entry per type: type, families, description, JSON schema, a valid example, its family and instruction."""
+    entries = []
+    for cls in _CLASSES:
+        example = cls.example()
+        entries.append(
+            {
+                "type": cls.type,
+                "family": example.family,
+                "families": list(FAMILIES_OF[cls.type]),
+                "description": cls.summary,
+                "schema": cls.schema(),
+                "example": example.to_spec(),
+                "instruction": example.instruction(),
+            }
+        )
+    return entries
+
+
+FAMILIES_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "keywords": ("commongen-k3", "commongen-k4", "commongen-k5", "commongen-k10", "ccg-multi"),
+        "length_ratio": ("ccg-length",),
+        "word_count": (),
+        "sentiment": ("ccg-sentiment",),
+        "keyword_frequency": ("ifeval-kw-freq",),
+        "letter_frequency": ("ifeval-letter-freq",),
+        "capital_frequency": ("ifeval-capital-freq",),
+        "no_comma": ("ifeval-no-comma",),
+        "collie_c07": ("collie-c07",),
+        "collie_c06a": ("collie-c06a",),
+        "avoid": ("cognac-avoidance",),
+        "all_of": ("ccg-multi",),
+    }
+)
+"""Families that a constraint of each type may belong to, depending on its fields."""
+
+
+def warm_up() -> None:
+    """Load what the first evaluation would: the tokeniser (about a second) and the sentiment weights."""
+    treebank_tokens("warm")
+    shipped_sentiment()

@@ -1,0 +1,76 @@
+"""A tiny random `mini` model: every code path of the real one in milliseconds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from decoding.gating import FractionGate, Gate, NeverGate
+from decoding.job import Job, Sampling
+from decoding.mini.vocabulary import EOT, MASK, SPECIAL, build_tokenizer, token_id
+from decoding.models.bert_mini import BertMini, BertMiniConfig, MiniModel
+from decoding.models.protocol import ModelSpec
+from decoding.noise import NoiseKey
+from decoding.policy import resolve_policy
+
+WORDS = [*SPECIAL, *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz"), ".", ","]
+
+
+def tiny_model(seed: int = 0, scale: float = 0.4) -> MiniModel:
+    """Vocabulary of 70, two layers of width 32; `scale` sets how peaked its predictions are."""
+    tokenizer = build_tokenizer(WORDS)
+    config = BertMiniConfig(vocab_size=len(WORDS), hidden_size=32, num_layers=2, num_heads=4, intermediate_size=64)
+    generator = torch.Generator().manual_seed(seed)
+    network = BertMini(config)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if "norm.weight" not in name:
+                spread = scale if parameter.ndim > 1 else 0.1
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * spread)
+    spec = ModelSpec(
+        name="tiny",
+        hash=f"tiny{seed}",
+        architecture="bert_mini",
+        vocab_size=len(WORDS),
+        mask_id=token_id(tokenizer, MASK),
+        end_ids=(token_id(tokenizer, EOT),),
+        suppressed_ids=tuple(token_id(tokenizer, token) for token in SPECIAL if token != EOT),
+        max_prompt=448,
+        max_canvas=64,
+        default_canvas=16,
+    )
+    return MiniModel(network, tokenizer, spec, torch.device("cpu"))
+
+
+def job(
+    model: MiniModel,
+    *,
+    preset: str = "full_cfg",
+    seed: int = 0,
+    length: int = 12,
+    steps: int | None = None,
+    prompt: str = "a b c",
+    gate: Gate | None = None,
+    fraction: float | None = None,
+    sampling: Sampling | None = None,
+    policy: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Job:
+    """A job on `model`; `fraction` hands off there."""
+    given = dict(policy or {})
+    if fraction is not None:
+        from decoding import policy as policies
+
+        given.setdefault("gate", policies.Gate("fraction", fraction=fraction))
+        gate = FractionGate(fraction)
+    return Job(
+        prompt_ids=tuple(model.codec.encode_prompt(prompt)),
+        gen_length=length,
+        steps=length if steps is None else steps,
+        policy=resolve_policy(preset, given, gen_length=length),
+        noise=fields.pop("noise", NoiseKey(seed)),
+        gate=gate or NeverGate(),
+        sampling=sampling or Sampling(),
+        **fields,
+    )
