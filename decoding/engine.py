@@ -142,32 +142,31 @@ class Engine:
         with self._lock:
             self._expire(began)
             plan = self.scheduler.plan()
-        before, model_seconds = self.runner.counts.total, 0.0
-        padding = self.runner.counts.padding_rows
+        counts = self.runner.counts
+        before, padding, in_model = counts.total, counts.padding_rows, counts.model_seconds
         phases = [handle.state.phase for handle in plan]
         committed = 0
         if plan:
             for handle in plan:
                 handle.first_run = handle.first_run or began
             results = self._run(plan)
-            model_seconds = time.monotonic() - began
             committed = sum(self._apply(handle, result) for handle, result in results)
             ran = [handle for handle, _ in results if not handle.done]
             self._ask_gates([handle for handle in ran if not handle.state.finished])
             self._finish(ran)  # after the gates: a handoff with nothing left to commit is the end
         if plan:
             seconds = time.monotonic() - began
-            rows = self.runner.counts.total - before
+            rows = counts.total - before
             self.scheduler.rows_per_second = 0.9 * self.scheduler.rows_per_second + 0.1 * rows / max(seconds, 1e-6)
             self.observer.on_step(
                 StepReport(
                     rows=rows,
-                    padding_rows=self.runner.counts.padding_rows - padding,
+                    padding_rows=counts.padding_rows - padding,
                     guided=phases.count("guided"),
                     base=phases.count("base"),
                     committed=committed,
                     seconds=seconds,
-                    model_seconds=model_seconds,
+                    model_seconds=counts.model_seconds - in_model,
                     handles=plan,
                 )
             )

@@ -58,14 +58,17 @@ def tilt(conditional: Tensor, unconditional: Tensor, scale: Tensor) -> Tensor:
     """Guided logits c + w(c - u) [M, V] for scale w [M] (paper Section 3.2; LLaDA's convention, w = 0 is the base
     decoder).
 
-    Call it before any entry is set to -inf: (-inf) - (-inf) would be NaN.
+    Call it before any entry is suppressed: the difference of two suppressed entries means nothing.
     """
     return torch.lerp(unconditional, conditional, (1.0 + scale.to(conditional.dtype))[:, None])
 
 
 def suppress(logits: Tensor, token_ids: Tensor) -> Tensor:
-    """Set columns `token_ids` to -inf, in place; MASK is always among them."""
-    return logits.index_fill_(1, token_ids, float("-inf"))
+    """Set columns `token_ids` to the lowest finite number, in place; MASK is always among them.
+
+    Their probability is exactly 0, as with -inf, but products with it stay finite in the statistics.
+    """
+    return logits.index_fill_(1, token_ids, torch.finfo(logits.dtype).min)
 
 
 def inverse_cdf(probabilities: Tensor, uniforms: Tensor) -> Tensor:
@@ -134,25 +137,25 @@ def candidates(
     non-finite statistics, which the caller must treat as a failure of the position's request.
     """
     guided = conditional.clone() if unconditional is None else tilt(conditional, unconditional, scale)
-    plain = conditional if unconditional is None else conditional.clone()
-    for logits in (guided,) if unconditional is None else (guided, plain):
-        suppress(logits, suppressed)
-        if barred is not None and barred_ids is not None and bool(barred.any()):
-            logits[barred.nonzero(), barred_ids] = float("-inf")
-    guided_log_z = guided.logsumexp(-1)
-    probabilities = (guided - guided_log_z[:, None]).exp_()
+    plain = conditional.clone() if unconditional is not None else None
+    for logits in (guided, plain):
+        if logits is not None:
+            suppress(logits, suppressed)
+            if barred is not None and barred_ids is not None and bool(barred.any()):
+                logits[barred.nonzero(), barred_ids] = torch.finfo(logits.dtype).min
+    log_z = guided.logsumexp(-1)
+    probabilities = (guided - log_z[:, None]).exp_()
     top, top_index = probabilities.topk(2, -1)
     argmax = top_index[:, 0]
     token = sample(guided, probabilities, uniforms, temperature, top_p, argmax)
     probability = probabilities.gather(-1, token[:, None]).squeeze(-1)
-    finite = guided.clamp(min=torch.finfo(guided.dtype).min)
-    entropy = (guided_log_z - torch.einsum("mv,mv->m", probabilities, finite)).clamp_(min=0.0)
-    zero = torch.zeros_like(probability)
-    boost, kl, total_variation = zero, zero, zero
-    if unconditional is not None:
-        plain_probabilities = torch.softmax(plain, -1)
+    expected = torch.linalg.vecdot(probabilities, guided)
+    entropy = (log_z - expected).clamp_(min=0.0)
+    boost = kl = total_variation = torch.zeros_like(probability)
+    if plain is not None:
+        plain_log_z = plain.logsumexp(-1)
+        kl = (expected - log_z - torch.linalg.vecdot(probabilities, plain) + plain_log_z).clamp_(min=0.0)
+        plain_probabilities = plain.sub_(plain_log_z[:, None]).exp_()
         boost = probability - plain_probabilities.gather(-1, token[:, None]).squeeze(-1)
-        moved = torch.einsum("mv,mv->m", probabilities, finite - plain.clamp(min=torch.finfo(plain.dtype).min))
-        kl = (moved - guided_log_z + plain.logsumexp(-1)).clamp_(min=0.0)
         total_variation = 0.5 * plain_probabilities.sub_(probabilities).abs_().sum(-1)
     return Candidates(token, probability, top[:, 0] - top[:, 1], entropy, argmax, boost, kl, total_variation)

@@ -23,7 +23,7 @@ class StepReport:
     """Positions committed or filled."""
     seconds: float
     model_seconds: float
-    """Of which in the runner: forwards, sampling and statistics."""
+    """Of which in the model (see `RunnerCounts.model_seconds`); the rest is sampling, statistics and bookkeeping."""
     handles: Sequence[Handle]
     """The requests that took part, some of them ended by now; their ledgers hold the step's rows."""
 

@@ -169,8 +169,8 @@ class CanvasState:
         ends = at[np.isin(tokens, self.end_ids)]
         if not self.job.sampling.eos_fill or ends.size == 0:
             return ends[:0]
-        filled = np.flatnonzero(self.masked)
-        filled = filled[filled > ends.min()]
+        masked = np.flatnonzero(self.masked)
+        filled: NDArray[np.int64] = masked[masked > ends.min()]
         self.tokens[filled] = self.end_ids[0]
         return filled
 

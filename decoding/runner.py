@@ -8,6 +8,7 @@ may differ in the last bits.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 
@@ -51,6 +52,9 @@ class RunnerCounts:
     rows: dict[Branch, int] = field(default_factory=lambda: dict.fromkeys(BRANCHES, 0))
     padding_rows: int = 0
     forwards: int = 0
+    model_seconds: float = 0.0
+    """Time in the model itself (encoder and output head). On an accelerator, whose work is asynchronous, all of `run`.
+    """
 
     @property
     def total(self) -> int:
@@ -65,7 +69,7 @@ class Runner:
     """
 
     def __init__(
-        self, model: DenoisingModel, *, invariant: bool = False, tile: int = 64, bucket: int = 8, chunk: int = 256
+        self, model: DenoisingModel, *, invariant: bool = False, tile: int = 64, bucket: int = 8, chunk: int = 64
     ) -> None:
         self.model = model
         self.invariant = invariant
@@ -80,12 +84,15 @@ class Runner:
     @torch.inference_mode()
     def run(self, requests: Sequence[CanvasState]) -> list[StepResult]:
         """Candidates for each of `requests`; charges every row that was run to its request's ledger."""
+        began, in_model = time.perf_counter(), self.counts.model_seconds
         pairs = [self._rows(request) for request in requests]
         for tile in self._tiles([row for pair in pairs for row in pair]):
             self._encode(tile)
         results: dict[int, StepResult] = {}
         for branches in (1, 2):
             results |= self._candidates([pair for pair in pairs if len(pair) == branches])
+        if self.model.device.type != "cpu":
+            self.counts.model_seconds = in_model + time.perf_counter() - began
         return [results[id(request)] for request in requests]
 
     def _rows(self, request: CanvasState) -> list[_Row]:
@@ -119,7 +126,9 @@ class Runner:
         prompts = torch.tensor([row.prompt_length for row in tile] + [0] * dummy)
         lengths = torch.tensor([len(row.ids) for row in tile] + [length] * dummy)
         device = self.model.device
+        began = time.perf_counter()
         features = self.model.encode(ids.to(device), prompts.to(device), lengths.to(device), always_mask=self.invariant)
+        self.counts.model_seconds += time.perf_counter() - began
         for index, row in enumerate(tile):
             at = index * length + row.prompt_length + torch.from_numpy(row.scored)
             row.features = features[at.to(device)]
@@ -155,9 +164,13 @@ class Runner:
             plain = torch.cat([plain, plain.new_zeros(missing, *plain.shape[1:])])
             hidden = None if hidden is None else torch.cat([hidden, hidden.new_zeros(missing, *hidden.shape[1:])])
             settings = settings.padded(missing)
+        began = time.perf_counter()
+        conditional = self.model.project(plain)
+        unconditional = None if hidden is None else self.model.project(hidden)
+        self.counts.model_seconds += time.perf_counter() - began
         found = candidates(
-            self.model.project(plain),
-            None if hidden is None else self.model.project(hidden),
+            conditional,
+            unconditional,
             scale=settings.scale,
             uniforms=settings.uniforms,
             temperature=settings.temperature,

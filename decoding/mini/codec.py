@@ -1,4 +1,8 @@
-"""Text for `mini`: its prompt template (plain lower-case text), and readable text back from an uncased vocabulary."""
+"""Text for `mini`: its prompt template (plain lower-case text), and readable text back from an uncased vocabulary.
+
+Upper case is two marker tokens in front of a word: `[CAP]` capitalises it, `[UPPER]` writes all of it in capitals.
+Sentence starts and the pronoun I need no marker.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,10 @@ import re
 
 from tokenizers import Tokenizer
 
+from decoding.mini.vocabulary import CAP, UPPER, token_id
+
+_DANGLING = re.compile(r"\[(?:CAP|UPPER)\](?: (?![a-z0-9])|$)")
+_MARKED = re.compile(r"\[(CAP|UPPER)\] ([a-z0-9]+(?:['-][a-z0-9]+)*)")
 _JOIN_LEFT = re.compile(r" ([.,!?;:%)])")
 _JOIN_RIGHT = re.compile(r"([($]) ")
 _CONTRACTION = re.compile(r"(?<=\w) ' (s|t|re|ll|d|m|ve)\b")
@@ -14,17 +22,43 @@ _HYPHEN = re.compile(r"(?<=\w) - (?=\w)")
 _QUOTED = re.compile(r'" ([^"]*?) "')
 _SENTENCE_START = re.compile(r"(^|[.!?]\"? )(\"?[a-z])")
 _PRONOUN = re.compile(r"\bi(?=$|[ ,.!?;:]|'[a-z])")
+_CASED_WORD = re.compile(r"[A-Za-z0-9]*[A-Z][A-Za-z0-9]*(?:['-][A-Za-z0-9]+)*")
+_OPENS_SENTENCE = re.compile(r"(?:^|[.!?]\"?\s)\s*\"?$")
 
 
 def readable(text: str) -> str:
-    """Detokenise: punctuation joined, contractions restored, sentences and "I" in upper case."""
+    """Detokenise: punctuation joined, contractions restored, markers applied, sentences and "I" in upper case.
+
+    A marker in front of anything but a word is dropped; of several markers in a row the last one holds.
+    """
+    marked = "[" in text
+    if marked:
+        text = _DANGLING.sub("", text)
     text = _QUOTED.sub(r'"\1"', text)
     text = _CONTRACTION.sub(r"'\1", text)
     text = _APOSTROPHE.sub("'", text)
     text = _HYPHEN.sub("-", text)
+    if marked:
+        text = _HYPHEN.sub("-", _MARKED.sub(_apply_marker, text))
     text = _JOIN_RIGHT.sub(r"\1", _JOIN_LEFT.sub(r"\1", text))
     text = _PRONOUN.sub("I", text)
     return _SENTENCE_START.sub(lambda m: m[1] + m[2].upper(), text).strip()
+
+
+def _apply_marker(match: re.Match[str]) -> str:
+    return match[2].upper() if match[1] == "UPPER" else match[2][0].upper() + match[2][1:]
+
+
+def marker_of(word: str, before: str) -> str | None:
+    """The marker that `word` needs after the text `before`: none where `readable` writes it so by itself."""
+    if word == "I" or word.startswith("I'"):
+        return None
+    rest = word[1:]
+    if word[0].isupper() and rest == rest.lower():
+        if _OPENS_SENTENCE.search(before[-8:] if len(before) > 8 else before):
+            return None
+        return UPPER if len(word) == 1 else CAP
+    return UPPER if word.isupper() else None
 
 
 class MiniCodec:
@@ -35,10 +69,21 @@ class MiniCodec:
         self._tokenizer.encode_special_tokens = True  # "[MASK]" typed by a user is text, not a mask
 
     def encode_prompt(self, prompt: str) -> list[int]:
-        """The prompt as it is."""
-        return self.encode(prompt)
+        """The prompt as it is, in lower case."""
+        return self._plain(prompt)
 
     def encode(self, text: str) -> list[int]:
+        """Ids of canvas text, with a marker in front of every word whose capitals `decode` would not restore."""
+        ids: list[int] = []
+        done = 0
+        for match in _CASED_WORD.finditer(text):
+            marker = marker_of(match[0], text[: match.start()])
+            if marker is not None:
+                ids += [*self._plain(text[done : match.start()]), token_id(self._tokenizer, marker)]
+                done = match.start()
+        return ids + self._plain(text[done:])
+
+    def _plain(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def decode(self, ids: list[int]) -> str:

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
-from decoding.mini import corpus, data, vocabulary
+from decoding.mini import corpus, data, topics, vocabulary
 from decoding.models.bert_mini import BertMini, BertMiniConfig
 
 STATE, INITIAL, AVERAGE = "state.pt", "initial.safetensors", "average.safetensors"
@@ -176,7 +176,7 @@ class Trainer:
             for source, sentences in corpus.load_corpora(settings.data).items()
         }
         key = (settings.seed * 1_000_003 + self.step) * 64 + self.rank
-        sampler = data.ExampleSampler(records, tokenizer, end, key)
+        sampler = data.ExampleSampler(records, tokenizer, end, key, topics=topics.load_topics(settings.data))
         return data.batches(sampler, settings.batch_size, config.prompt_offset, mask, key)
 
     def run(self) -> None:

@@ -11,7 +11,8 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from torch import Tensor
 
 PAD, UNK, MASK, EOT = "[PAD]", "[UNK]", "[MASK]", "[EOT]"
-MARKERS = ("[CAP]", "[UPPER]", *(f"[unused{i}]" for i in range(10)))
+CAP, UPPER = "[CAP]", "[UPPER]"
+MARKERS = (CAP, UPPER, *(f"[unused{i}]" for i in range(10)))
 SPECIAL = (PAD, UNK, MASK, EOT, *MARKERS)
 _CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"

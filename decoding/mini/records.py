@@ -1,0 +1,152 @@
+"""Tokenised sentences, and the indexes from which the instruction samplers draw."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tokenizers import Tokenizer
+
+from decoding.constraints import shipped_sentiment
+from decoding.mini.codec import MiniCodec
+from decoding.mini.corpus import Sentence
+from decoding.mini.topics import Topic
+from decoding.mini.vocabulary import CAP, UPPER, token_id
+
+STOP_WORDS = frozenset(
+    """
+    a an the and or but if then than that this these those of in on at by for from to with into onto over
+    under as is are was were be been being am do does did done doing has have had having he she it they we
+    you i me him her them us his hers its their our my your mine yours who whom whose which what when where
+    why how not no so too very can could will would shall should may might must there here up down out off
+    again just all any some each every both few more most other such only own same s t d ll re ve m don didn
+    doesn isn wasn won one's
+    """.split()
+)
+SOURCE_WEIGHTS = {"commongen": 0.5, "coco": 0.17, "tatoeba": 0.18, "tinystories": 0.15}
+MAX_TOKENS = 60
+_INDEXED = 40_000
+_SCORED = {"commongen": 12_000, "coco": 4_000, "tatoeba": 14_000, "tinystories": 12_000}
+_PER_TOPIC = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A tokenised sentence with what instructions can be drawn from it."""
+
+    ids: tuple[int, ...]
+    content: tuple[str, ...]
+    concepts: tuple[str, ...]
+    repeated: tuple[str, ...]
+    """Content words that occur twice or more."""
+    comma: bool
+
+
+def tokenise(sentences: list[Sentence], tokenizer: Tokenizer, unknown: int) -> list[Record]:
+    """Records of the sentences that the vocabulary can spell in `MAX_TOKENS` tokens."""
+    records = []
+    for start in range(0, len(sentences), 4096):
+        chunk = sentences[start : start + 4096]
+        encodings = tokenizer.encode_batch([sentence.text for sentence in chunk], add_special_tokens=False)
+        for sentence, encoding in zip(chunk, encodings, strict=True):
+            if len(encoding.ids) > MAX_TOKENS or unknown in encoding.ids:
+                continue
+            words = [w for w in re.findall(r"[a-z0-9]+", sentence.text) if w not in STOP_WORDS and len(w) > 1]
+            content = tuple(dict.fromkeys(words))
+            repeated: tuple[str, ...] = ()
+            if len(content) < len(words):
+                repeated = tuple(word for word, count in Counter(words).items() if count > 1)
+            record = Record(tuple(encoding.ids), content, sentence.concepts, repeated, "," in sentence.text)
+            records.append(record)
+    return records
+
+
+def _stride(records: Sequence[Record], most: int) -> Sequence[Record]:
+    return records[:: max(1, -(-len(records) // most))]
+
+
+class Pool:
+    """Records by source, by word, by CommonGen concept set, by sentiment and by topic. Built once per process."""
+
+    def __init__(
+        self, corpora: dict[str, list[Record]], tokenizer: Tokenizer, topics: Sequence[Topic] = (), seed: int = 0
+    ) -> None:
+        self.codec = MiniCodec(tokenizer)
+        self.corpora = corpora
+        self.sources = [source for source in SOURCE_WEIGHTS if corpora.get(source)]
+        self.source_weights = [SOURCE_WEIGHTS[source] for source in self.sources]
+        self.pieces = [tokenizer.id_to_token(i) or "" for i in range(tokenizer.get_vocab_size())]
+        self.cap, self.upper = token_id(tokenizer, CAP), token_id(tokenizer, UPPER)
+        self.by_word: dict[str, list[Record]] = {}
+        self.by_concepts: dict[tuple[str, ...], list[Record]] = {}
+        self.repeating: list[Record] = []
+        self._index()
+        self.by_sentiment = self._score()
+        self.topics = self._match(topics, random.Random(seed))
+
+    def _index(self) -> None:
+        for source in self.sources:
+            for record in _stride(self.corpora[source], _INDEXED):
+                for word in record.content:
+                    self.by_word.setdefault(word, []).append(record)
+                if record.repeated:
+                    self.repeating.append(record)
+        for record in self.corpora.get("commongen", []):
+            if record.concepts:
+                self.by_concepts.setdefault(tuple(sorted(record.concepts)), []).append(record)
+
+    def _score(self) -> dict[str, list[Record]]:
+        """Records of clear sentiment (P >= 0.8 of the target) under the shipped classifier."""
+        found: dict[str, list[Record]] = {"positive": [], "negative": []}
+        for source in self.sources:
+            records = _stride(self.corpora[source], _SCORED[source])
+            scores = shipped_sentiment().probability_positive([self.text(record.ids) for record in records])
+            for record, positive in zip(records, scores, strict=True):
+                if not 0.2 < positive < 0.8:
+                    found["positive" if positive > 0.5 else "negative"].append(record)
+        return found
+
+    def _match(self, topics: Sequence[Topic], rng: random.Random) -> list[tuple[Topic, list[Record]]]:
+        """For each topic, records that are on topic and free of the forbidden branch."""
+        matched = []
+        for topic in topics:
+            words = [word for word in topic.constraint.topical if word in self.by_word]
+            kept: list[Record] = []
+            for word in rng.choices(words, k=_PER_TOPIC) if words else ():
+                record = rng.choice(self.by_word[word])
+                if topic.constraint.evaluate(self.text(record.ids)).satisfied:
+                    kept.append(record)
+            if len(kept) >= 10:
+                matched.append((topic, kept))
+        return matched
+
+    def text(self, ids: Sequence[int]) -> str:
+        """The text as the server would show it: what every constraint is checked on."""
+        return self.codec.decode(list(ids))
+
+    def any(self, rng: random.Random, source: str | None = None) -> Record:
+        """A random record, of `source` where that is there."""
+        chosen = source if source in self.sources else rng.choices(self.sources, self.source_weights)[0]
+        return rng.choice(self.corpora[chosen])
+
+    def companion(self, record: Record, rng: random.Random) -> Record | None:
+        """Another record about the same concepts, or else one that shares a content word."""
+        same = self.by_concepts.get(tuple(sorted(record.concepts)), []) if record.concepts else []
+        if len(same) < 2 or rng.random() < 0.3:
+            words = [word for word in record.content if len(self.by_word.get(word, ())) > 1]
+            same = self.by_word[rng.choice(words)] if words else []
+        other = rng.choice(same) if same else None
+        return other if other is not None and other.ids != record.ids else None
+
+    def joined(self, rng: random.Random, source: str | None = None) -> Record | None:
+        """Two companions one after the other, where they fit."""
+        first = self.any(rng, source)
+        second = self.companion(first, rng)
+        if second is None or len(first.ids) + len(second.ids) > MAX_TOKENS:
+            return None
+        shared = tuple(dict.fromkeys([*first.repeated, *second.repeated, *(set(first.content) & set(second.content))]))
+        content = tuple(dict.fromkeys(first.content + second.content))
+        return Record(first.ids + second.ids, content, (), tuple(sorted(shared)), first.comma or second.comma)

@@ -1,0 +1,236 @@
+"""`astargate bench`: throughput of the engine against a plain sequential loop, in one run, as ratios.
+
+Every configuration decodes the same prompts; configurations take turns over `repeats` rounds and the median counts,
+because machines are shared and noisy. FLOPs come from PyTorch's counter, the peak from a matrix product timed in the
+same run.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+from tqdm import tqdm
+
+from decoding.engine import Engine
+from decoding.handle import Handle
+from decoding.job import Job
+from decoding.models.protocol import DenoisingModel
+from decoding.models.registry import load_model
+from decoding.noise import NoiseKey
+from decoding.observer import NullObserver, StepReport
+from decoding.policy import step_at
+from decoding.runner import Runner
+from decoding.scheduler import Scheduler
+from gate_models.offline.policy_names import NamedPolicy, parse_policy
+from gate_models.offline.sequential import decode_sequentially
+from gate_models.offline.tasks import TaskPrompt, load_task
+
+POLICIES = ("full_cfg", "base", "handoff:0.3:k8")
+
+
+@dataclass(frozen=True, slots=True)
+class BenchSettings:
+    """What a benchmark is made from."""
+
+    model: str = "mini"
+    device: str = "cpu"
+    dtype: str = "float32"
+    threads: int = 1
+    concurrency: tuple[int, ...] = (1, 8, 32)
+    requests: int = 32
+    gen_length: int = 16
+    repeats: int = 3
+    seed: int = 0
+
+
+class _Clock(NullObserver):
+    """Adds up step times."""
+
+    def __init__(self) -> None:
+        self.seconds = self.model_seconds = 0.0
+
+    def on_step(self, report: StepReport) -> None:
+        self.seconds += report.seconds
+        self.model_seconds += report.model_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One configuration once."""
+
+    seconds: float
+    rows: int
+    outside: float
+    """Share of the time outside the model."""
+
+
+def _engine_run(
+    model: DenoisingModel,
+    named: NamedPolicy,
+    prompts: list[TaskPrompt],
+    settings: BenchSettings,
+    concurrency: int,
+    invariant: bool,
+) -> Run:
+    clock = _Clock()
+    scheduler: Scheduler[Handle] = Scheduler(max_rows=max(2, 2 * concurrency), max_queued_rows=2**62)
+    engine = Engine(model, runner=Runner(model, invariant=invariant), scheduler=scheduler, observer=clock)
+    jobs = [_job(model, named, prompt, settings, index) for index, prompt in enumerate(prompts)]
+    running: list[Handle] = []
+    began, waiting = time.perf_counter(), jobs[::-1]
+    while waiting or running:
+        while waiting and len(running) < concurrency:
+            running.append(engine.submit(waiting.pop()))
+        engine.step()
+        running = [handle for handle in running if not handle.done]
+    seconds = time.perf_counter() - began
+    return Run(seconds, engine.runner.counts.total, 1 - clock.model_seconds / seconds)
+
+
+def _job(model: DenoisingModel, named: NamedPolicy, prompt: TaskPrompt, settings: BenchSettings, index: int) -> Job:
+    ids = tuple(model.codec.encode_prompt(_text(prompt)))
+    key = NoiseKey(settings.seed + index)
+    return Job(ids, settings.gen_length, settings.gen_length, named.policy, key, gate=named.gate)
+
+
+def _text(prompt: TaskPrompt) -> str:
+    words = ", ".join(prompt.constraint["keywords"])
+    return f"{prompt.prompt} Use the words: {words}."
+
+
+def _sequential_run(
+    model: DenoisingModel, named: NamedPolicy, prompts: list[TaskPrompt], settings: BenchSettings
+) -> Run:
+    planned = named.gate.planned_step(settings.gen_length)
+    handoff = 0 if named.policy.guidance_scale == 0 else settings.gen_length if planned is None else planned
+    began, rows = time.perf_counter(), 0
+    for index, prompt in enumerate(prompts):
+        rows += decode_sequentially(
+            model,
+            model.codec.encode_prompt(_text(prompt)),
+            settings.gen_length,
+            scale=named.policy.guidance_scale,
+            handoff=handoff,
+            tail_width=named.policy.tail_width,
+            seed=settings.seed + index,
+        ).rows
+    return Run(time.perf_counter() - began, rows, float("nan"))
+
+
+def peak_flops(size: int = 1024, repeats: int = 8) -> float:
+    """Best FLOP/s of a square float32 matrix product with the current thread count."""
+    a, b = torch.randn(size, size), torch.randn(size, size)
+    best = float("inf")
+    for _ in range(repeats):
+        began = time.perf_counter()
+        a @ b
+        best = min(best, time.perf_counter() - began)
+    return 2 * size**3 / best
+
+
+def _flops(call: Callable[[], Run]) -> int:
+    with FlopCounterMode(display=False) as counter:
+        call()
+    return int(counter.get_total_flops())
+
+
+def run(settings: BenchSettings, out: Path | None = None) -> dict[str, Any]:
+    """Measure, print a Markdown table, return (and write to `out`) the result."""
+    torch.set_num_threads(settings.threads)
+    torch.set_flush_denormal(True)
+    model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
+    prompts = load_task("commongen", settings.requests)
+    cells: dict[tuple[str, str], Callable[[], Run]] = {}
+    for name in POLICIES:
+        named = parse_policy(name)
+        cells[name, "sequential loop"] = lambda named=named: _sequential_run(model, named, prompts, settings)  # type: ignore[misc]
+        for concurrency in settings.concurrency:
+            for mode in ("", " invariant") if concurrency == max(settings.concurrency) else ("",):
+                cells[name, f"concurrency {concurrency}{mode}"] = lambda named=named, c=concurrency, i=bool(mode): (
+                    _engine_run(  # type: ignore[misc]
+                        model, named, prompts, settings, c, i
+                    )
+                )
+    runs: dict[tuple[str, str], list[Run]] = {cell: [] for cell in cells}
+    peaks = [peak_flops()]
+    with tqdm(total=len(cells) * settings.repeats, unit="run") as bar:
+        for _ in range(settings.repeats):
+            for cell, call in cells.items():
+                runs[cell].append(call())
+                bar.update()
+            peaks.append(peak_flops())
+    widest = f"concurrency {max(settings.concurrency)}"
+    flops = {name: _flops(cells[name, widest]) for name in POLICIES}
+    result = _result(settings, model, runs, max(peaks), flops, widest)
+    print(table(result))
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(result, indent=1) + "\n")
+    return result
+
+
+def _result(
+    settings: BenchSettings,
+    model: DenoisingModel,
+    runs: dict[tuple[str, str], list[Run]],
+    peak: float,
+    flops: dict[str, int],
+    widest: str,
+) -> dict[str, Any]:
+    cells = []
+    for (policy, how), repeats in runs.items():
+        seconds = statistics.median(run.seconds for run in repeats)
+        ratio = statistics.median(
+            base.seconds / run.seconds for base, run in zip(runs[policy, "sequential loop"], repeats, strict=True)
+        )
+        cell = {
+            "policy": policy,
+            "how": how,
+            "requests_per_s": settings.requests / seconds,
+            "rows_per_s": repeats[0].rows / seconds,
+            "rows_per_request": repeats[0].rows / settings.requests,
+            "times_sequential": ratio,
+            "outside_model": statistics.median(run.outside for run in repeats),
+        }
+        if how == widest:
+            cell["share_of_peak_flops"] = flops[policy] / seconds / peak
+        cells.append(cell)
+    return {
+        "settings": asdict(settings),
+        "model_hash": model.spec.hash,
+        "machine": platform.machine(),
+        "torch": torch.__version__,
+        "handoff_step": step_at(0.3, settings.gen_length),
+        "peak_gflops": peak / 1e9,
+        "cells": cells,
+    }
+
+
+def table(result: dict[str, Any]) -> str:
+    """The result as Markdown."""
+    settings = result["settings"]
+    lines = [
+        f"{settings['requests']} CommonGen prompts, canvas and steps {settings['gen_length']}, "
+        f"{settings['threads']} thread(s), "
+        f"median of {settings['repeats']} rounds; matrix-product peak {result['peak_gflops']:.0f} GFLOP/s.",
+        "",
+        "| policy | how | requests/s | rows/s | rows/request | x sequential | outside the model | of peak FLOP/s |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for cell in result["cells"]:
+        outside = "" if cell["outside_model"] != cell["outside_model"] else f"{cell['outside_model']:.0%}"
+        share = f"{cell['share_of_peak_flops']:.0%}" if "share_of_peak_flops" in cell else ""
+        lines.append(
+            f"| {cell['policy']} | {cell['how']} | {cell['requests_per_s']:.2f} | {cell['rows_per_s']:.0f} "
+            f"| {cell['rows_per_request']:.1f} | {cell['times_sequential']:.2f} | {outside} | {share} |"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,78 @@
+"""Short names of policies on the command line: `full_cfg`, `handoff:0.3:k8`, `drained:0.5:k4:guidance_boost`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from decoding import policy as policies
+from decoding.gating import BuiltinGates, Gate, Regime
+from decoding.order import GUIDED_ORDERS
+from decoding.policy import DecodingPolicy, PolicyError, resolve_policy
+
+HELP = (
+    "comma-separated: base, full_cfg, handoff:FRACTION or drained:THRESHOLD, each with optional :kN (tail width; "
+    "guided width for full_cfg), :aX (adaptive tail threshold), :wX (guidance scale), :ORDER (random, "
+    "guidance_boost, ...)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPolicy:
+    """A policy with the gate that it names."""
+
+    name: str
+    policy: DecodingPolicy
+    gate: Gate
+
+
+def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
+    """The policy that `name` stands for. Raises `ValueError` that says what is wrong with it."""
+    head, *options = name.split(":")
+    given: dict[str, Any] = {}
+    preset, setting = head, policies.Gate("never")
+    try:
+        if head in {"handoff", "drained"}:
+            if not options:
+                raise ValueError(f"policy {name!r} needs a number: {head}:0.3")
+            value = float(options.pop(0))
+            preset = "handoff"
+            setting = (
+                policies.Gate("fraction", fraction=value)
+                if head == "handoff"
+                else policies.Gate("drained", threshold=value)
+            )
+            given["gate"] = setting
+        if guidance_scale is not None and preset != "base":
+            given["guidance_scale"] = guidance_scale
+        for option in options:
+            given |= _option(option, preset)
+        policy = resolve_policy(preset, given)
+    except PolicyError as error:
+        raise ValueError(f"policy {name!r}: {error.param} {error}") from None
+    except ValueError as error:
+        raise ValueError(
+            str(error) if name in str(error) else f"policy {name!r}: {error}; policies are {HELP}"
+        ) from None
+    return NamedPolicy(name, policy, _gate(setting))
+
+
+def _option(option: str, preset: str) -> dict[str, Any]:
+    if option in {"random", *GUIDED_ORDERS}:
+        return {"order": option}
+    match = re.fullmatch(r"([kaw])(\d+(?:\.\d+)?)", option)
+    if match is None:
+        raise ValueError(f"option {option!r} is unknown")
+    kind, number = match[1], float(match[2])
+    if kind == "k":
+        return {"guided_width" if preset == "full_cfg" else "tail_width": int(number)}
+    return {"tail_threshold": number} if kind == "a" else {"guidance_scale": number}
+
+
+def _gate(setting: policies.Gate) -> Gate:
+    regime = Regime("", None, 2.0, 1, 1, 1, 1.0, None, "probability", "confidence", "as_is")
+    gate = BuiltinGates({}).resolve(setting, regime).gate
+    if gate is None:
+        raise ValueError(f"gate source {setting.source!r} cannot be used offline")
+    return gate

@@ -1,0 +1,1 @@
+"""The HTTP edge: translate, call the engine, translate back."""

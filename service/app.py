@@ -1,0 +1,64 @@
+"""The application: one factory for uvicorn and for whatever else serves it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+
+from service import errors
+from service.lifecycle import Service
+from service.metrics import Metrics, package_version
+from service.middleware import BodyLimit, RequestContext
+from service.routes import catalogue, generate, health, landing, metrics
+from service.settings import Settings
+
+FIRST_ERROR = 400
+_DESCRIPTION = """Decodes text from masked diffusion language models under constraints, with classifier-free guidance
+that ends as soon as it stops paying. Costs are counted in forward evaluations: rows through the model.
+Guided logits are c + w(c - u); w = 0 is the base decoder."""
+
+
+class Api(FastAPI):
+    """FastAPI drops every null from its document; the error examples need theirs."""
+
+    def openapi(self) -> dict[str, Any]:
+        document = super().openapi()
+        for path in document["paths"].values():
+            for operation in path.values():
+                for status, answer in operation["responses"].items():
+                    if int(status) >= FIRST_ERROR:
+                        answer["content"]["application/json"]["example"]["error"].setdefault("param", None)
+        return document
+
+
+def build_app(settings: Settings) -> FastAPI:
+    """The app; its lifespan loads the model in the background, and `/health/ready` tells when it is there."""
+    service = Service(settings, Metrics())
+    service.metrics.watch(lambda: service.active)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        loading = asyncio.create_task(service.load())
+        yield
+        loading.cancel()
+        await service.close()
+
+    app = Api(
+        title="astargate",
+        version=package_version(),
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        separate_input_output_schemas=False,
+    )
+    app.state.service = service
+    errors.install(app)
+    app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    app.add_middleware(RequestContext)
+    for module in (generate, catalogue, health, metrics, landing):
+        app.include_router(module.router)
+    return app

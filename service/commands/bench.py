@@ -1,0 +1,42 @@
+"""astargate bench"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def run(
+    concurrency: Annotated[str, typer.Option(help="Requests in flight.")] = "1,8,32",
+    requests: Annotated[int, typer.Option(min=1, max=240, help="Prompts a configuration.")] = 32,
+    gen_length: Annotated[int, typer.Option(min=1, help="Canvas and steps.")] = 16,
+    repeats: Annotated[int, typer.Option(min=1, help="Rounds; the median counts.")] = 3,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of the engine and of the loop alike.")] = 1,
+    seed: Annotated[int, typer.Option()] = 0,
+    model: Annotated[str, typer.Option(help="`mini` or a checkpoint folder.")] = "mini",
+    device: Annotated[str, typer.Option()] = "cpu",
+    dtype: Annotated[str, typer.Option()] = "float32",
+    out: Annotated[Path | None, typer.Option(help="Write the result here as JSON.")] = None,
+) -> None:
+    """Throughput of the engine against a plain sequential loop, in one run, as ratios."""
+    from decoding.models.checkpoint import CheckpointError  # noqa: PLC0415
+    from gate_models.offline import bench  # noqa: PLC0415
+
+    try:
+        settings = bench.BenchSettings(
+            model=model,
+            device=device,
+            dtype=dtype,
+            threads=threads,
+            concurrency=tuple(int(number) for number in concurrency.split(",")),
+            requests=requests,
+            gen_length=gen_length,
+            repeats=repeats,
+            seed=seed,
+        )
+        bench.run(settings, out)
+    except (ValueError, CheckpointError) as error:
+        typer.echo(f"bench: {error}", err=True)
+        raise typer.Exit(2) from None

@@ -1,0 +1,50 @@
+"""astargate evaluate"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def run(
+    task: Annotated[str, typer.Option(help="A task, several separated by commas, or `all`.")] = "commongen",
+    n: Annotated[int | None, typer.Option(help="Prompts a task (default: all it has).")] = None,
+    policies: Annotated[str, typer.Option(help="Policies, such as base,full_cfg,handoff:0.3:k8.")] = "base,full_cfg",
+    weights: Annotated[str, typer.Option(help="Guidance scales to sweep, such as 0,1,2,4.")] = "",
+    samples: Annotated[int, typer.Option(min=1, help="Texts a prompt.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of every text.")] = 0,
+    temperature: Annotated[float, typer.Option(min=0.0, max=5.0)] = 1.0,
+    model: Annotated[str, typer.Option(help="`mini` or a checkpoint folder.")] = "mini",
+    device: Annotated[str, typer.Option()] = "cpu",
+    dtype: Annotated[str, typer.Option()] = "float32",
+    threads: Annotated[int, typer.Option(min=1)] = 1,
+    max_rows: Annotated[int, typer.Option(min=2, help="Rows a forward.")] = 64,
+    batch_invariant: Annotated[bool, typer.Option(help="Bit-equal whatever shares the batch.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write the result here as JSON.")] = None,
+) -> None:
+    """Success, repeats, length, rows and seconds of policies on a task."""
+    from decoding.models.checkpoint import CheckpointError  # noqa: PLC0415
+    from gate_models.offline import evaluate  # noqa: PLC0415
+
+    try:
+        settings = evaluate.EvaluateSettings(
+            tasks=tuple(task.split(",")),
+            policies=tuple(policies.split(",")),
+            weights=tuple(float(weight) for weight in weights.split(",") if weight),
+            n=n,
+            samples=samples,
+            seed=seed,
+            temperature=temperature,
+            model=model,
+            device=device,
+            dtype=dtype,
+            threads=threads,
+            max_rows=max_rows,
+            invariant=batch_invariant,
+        )
+        evaluate.run(settings, out)
+    except (ValueError, CheckpointError) as error:
+        typer.echo(f"evaluate: {error}", err=True)
+        raise typer.Exit(2) from None

@@ -1,0 +1,162 @@
+"""Where the server stands: loading, ready, draining, stopped or failed; and the requests that it is running."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from typing import TypeVar
+
+import anyio
+import anyio.to_thread
+
+from decoding.handle import DecodingError
+from decoding.scheduler import QueueFullError
+from service import backend
+from service.backend import Backend
+from service.bridge import Bridge
+from service.disconnect import StreamEndedError
+from service.errors import ApiError, draining, not_ready
+from service.generation import Generation
+from service.metrics import Metrics
+from service.settings import Settings
+from service.translate import Prepared
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+WORKERS = 2
+"""Threads that tokenize and evaluate; more would only fight the engine and the loop for the interpreter."""
+
+
+class Status(Enum):
+    LOADING = "loading"
+    READY = "ready"
+    DRAINING = "draining"
+    FAILED = "failed"
+
+
+class Service:
+    """The one object that routes talk to. Lives on the event loop."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self.settings = settings
+        self.metrics = metrics
+        self.status = Status.LOADING
+        self.failure: str | None = None
+        self.active: set[Generation] = set()
+        self._backend: Backend | None = None
+        self._workers = anyio.CapacityLimiter(WORKERS)
+        self._idle = asyncio.Event()
+
+    @property
+    def backend(self) -> Backend:
+        """The loaded model. Raises a 503 `ApiError` while there is none."""
+        if self._backend is None:
+            raise not_ready(self.failure or "the model is still loading")
+        return self._backend
+
+    def open_backend(self) -> Backend:
+        """The backend, for new work. Raises a 503 `ApiError` unless ready."""
+        if self.status is Status.DRAINING:
+            raise draining()
+        return self.backend
+
+    def admit(self) -> Backend:
+        """`open_backend` for a request: a refusal is counted."""
+        try:
+            return self.open_backend()
+        except ApiError as error:
+            self.metrics.rejections.labels(error.code).inc()
+            raise
+
+    async def load(self) -> None:
+        """Load the model on a thread of its own, which a shutdown need not wait for."""
+        loop = asyncio.get_running_loop()
+        self._bridge = Bridge(loop)
+        loaded: asyncio.Future[Backend] = loop.create_future()
+
+        def settle(result: Backend | Exception) -> None:
+            if loaded.cancelled():
+                return
+            if isinstance(result, Exception):
+                loaded.set_exception(result)
+            else:
+                loaded.set_result(result)
+
+        def run() -> None:
+            result: Backend | Exception
+            try:
+                result = backend.load(self.settings, observer=self.metrics, on_news=self._bridge.on_news)
+            except Exception as error:  # told to whoever waits, whatever it is
+                result = error
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(settle, result)
+
+        threading.Thread(target=run, name="astargate-load", daemon=True).start()
+        try:
+            self._backend = await loaded
+        except Exception as error:
+            logger.error("the model could not be loaded: %s", error)
+            self.failure, self.status = "the model could not be loaded; the server's log says why", Status.FAILED
+            return
+        self.metrics.describe(self._backend.model.spec.name, self._backend.gate_version)
+        if self.status is Status.LOADING:
+            self.status = Status.READY
+        logger.info("model %s (%s) is ready", self._backend.model.spec.name, self._backend.model.spec.hash)
+
+    async def work(self, function: Callable[[], T]) -> T:
+        """Run tokenizing or evaluation on a worker thread."""
+        return await anyio.to_thread.run_sync(function, limiter=self._workers)
+
+    @contextmanager
+    def generation(self, prepared: Prepared, route: str) -> Iterator[Generation]:
+        """Submit all samples or none; leaving the block cancels whatever is unfinished, and counts the request."""
+        try:
+            handles = self.admit().engine.submit_all(prepared.jobs)
+        except QueueFullError:
+            self.metrics.rejections.labels("queue_full").inc()
+            raise
+        self.metrics.fell_back(prepared)
+        with Generation(prepared, handles, self._bridge) as generation:
+            self.active.add(generation)
+            try:
+                yield generation
+                reason = generation.finish_reason
+            except BaseException as error:
+                reason = _finish_reason(error)
+                raise
+            finally:
+                self.metrics.ended(route, generation, reason)
+                self.active.discard(generation)
+                if not self.active:
+                    self._idle.set()
+
+    async def drain(self, seconds: float) -> None:
+        """Take no new work, let running requests finish within `seconds`, then end the rest with a 503."""
+        self.status = Status.DRAINING
+        if self.active:
+            self._idle.clear()
+            try:
+                await asyncio.wait_for(self._idle.wait(), seconds)
+            except TimeoutError:
+                logger.warning("%d requests are ended by the shutdown", len(self.active))
+        for generation in tuple(self.active):
+            generation.abort(ApiError(503, "the server shut down before this request ended", code="shutting_down"))
+
+    async def close(self) -> None:
+        """Stop the engine after its current step."""
+        if self._backend is not None:
+            await anyio.to_thread.run_sync(self._backend.engine.close)
+
+
+def _finish_reason(error: BaseException) -> str:
+    """Label of a request that did not finish."""
+    if isinstance(error, StreamEndedError) and error.__cause__ is not None:
+        error = error.__cause__
+    if isinstance(error, DecodingError):
+        return error.reason
+    return "cancelled" if isinstance(error, ApiError | asyncio.CancelledError) else "error"

@@ -1,0 +1,38 @@
+"""A generate request on a model in this process."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from pydantic import ValidationError
+
+from decoding.handle import DecodingError
+from decoding.models.checkpoint import CheckpointError
+from service import backend, replies
+from service.errors import from_exception, from_validation
+from service.remote import FailedError
+from service.schemas import GenerateRequest
+from service.settings import Settings
+from service.translate import prepare
+
+
+def decode(body: dict[str, Any], *, model: str = "mini", device: str = "cpu") -> dict[str, Any]:
+    """Answer `body` with a model loaded here, exactly as the server would. Raises `FailedError`."""
+    settings = Settings(model=model, device=device)
+    try:
+        request = GenerateRequest.model_validate(body)
+    except ValidationError as error:
+        located = [{**found, "loc": ("body", *found["loc"])} for found in error.errors()]
+        raise FailedError(str(from_validation(located))) from None
+    try:
+        loaded = backend.load(settings)
+    except (CheckpointError, RuntimeError) as error:
+        raise FailedError(str(error)) from None
+    with contextlib.closing(loaded.engine):
+        try:
+            prepared = prepare(request, loaded.model, loaded.gates, settings)
+            outcomes = [handle.result() for handle in loaded.engine.submit_all(prepared.jobs)]
+        except (DecodingError, ValueError, RuntimeError) as error:
+            raise FailedError(str(from_exception(error) or error)) from None
+    return replies.response(prepared, outcomes, loaded.model).model_dump()

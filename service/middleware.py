@@ -1,0 +1,85 @@
+"""What wraps every request: an id, a limit on the body, an answer where all else failed. Plain ASGI: streams pass."""
+
+from __future__ import annotations
+
+import logging
+import re
+import uuid
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.errors import ApiError, internal
+
+logger = logging.getLogger(__name__)
+_GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class RequestContext:
+    """Gives each request an id (the client's `X-Request-Id` where it is plain) and turns surprises into a 500 body."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        given = Headers(scope=scope).get("x-request-id", "")
+        identity = given if _GIVEN_ID.fullmatch(given) else f"req-{uuid.uuid4().hex}"
+        scope.setdefault("state", {})["request_id"] = identity
+        started = False
+
+        async def tagged(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                MutableHeaders(scope=message)["X-Request-Id"] = identity
+            await send(message)
+
+        try:
+            await self.app(scope, receive, tagged)
+        except Exception:
+            logger.exception("request %s failed", identity)
+            if started:
+                raise
+            await internal(identity).response()(scope, receive, tagged)
+
+
+class BodyLimit:
+    """Answers 413 to a body above `limit` bytes, declared or not."""
+
+    def __init__(self, app: ASGIApp, limit: int) -> None:
+        self.app = app
+        self.limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        declared = Headers(scope=scope).get("content-length", "")
+        if declared.isdecimal() and int(declared[:20]) > self.limit:
+            await self._refusal()(scope, receive, send)
+            return
+        read = 0
+
+        async def counted() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > self.limit:
+                raise _TooLargeError
+            return message
+
+        try:
+            await self.app(scope, counted, send)
+        except _TooLargeError:
+            await self._refusal()(scope, receive, send)
+
+    def _refusal(self) -> ASGIApp:
+        message = f"the body is larger than {self.limit} bytes, the most that this server takes"
+        return ApiError(413, message, code="body_too_large", headers={"Connection": "close"}).response()
+
+
+class _TooLargeError(BaseException):
+    """Not an `Exception`: nothing on its way may take it for a malformed body."""

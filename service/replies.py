@@ -1,0 +1,130 @@
+"""Finished canvases become the response."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Literal
+
+from decoding.constraints import Outcome as Verdict
+from decoding.handle import Outcome
+from decoding.job import Job
+from decoding.ledger import Ledger
+from decoding.models.protocol import DenoisingModel
+from decoding.policy import GATE_DEFAULTS, GATE_FIELDS, DecodingPolicy
+from service import schemas
+from service.translate import Prepared
+
+Decided = Literal["handoff", "full_cfg", "base"]
+
+
+def decision_of(job: Job, handoff_step: int | None) -> Decided:
+    """What became of guidance in a finished run."""
+    if job.starts_base:
+        return "base"
+    return "full_cfg" if handoff_step is None else "handoff"
+
+
+def response(prepared: Prepared, outcomes: Sequence[Outcome], model: DenoisingModel) -> schemas.GenerateResponse:
+    """The whole answer. Decodes text and evaluates the constraint: keep it off the event loop."""
+    return summary(prepared, [sample(prepared, i, outcome, model) for i, outcome in enumerate(outcomes)],
+                   outcomes, model)  # fmt: skip
+
+
+def summary(
+    prepared: Prepared, samples: list[schemas.Sample], outcomes: Sequence[Outcome], model: DenoisingModel
+) -> schemas.GenerateResponse:
+    """The answer around samples that have been translated already."""
+    job = prepared.job
+    return schemas.GenerateResponse(
+        id=prepared.id,
+        model=model.spec.name,
+        model_hash=model.spec.hash,
+        created=prepared.created,
+        family=job.family,
+        gen_length=job.gen_length,
+        steps=job.steps,
+        block_length=job.block_length,
+        defer_eos=job.sampling.defer_eos,
+        policy=policy(prepared.policy),
+        samples=samples,
+        usage=schemas.Usage(
+            prompt_tokens=len(job.prompt_ids),
+            completion_tokens=sum(len(outcome.content) for outcome in outcomes),
+            forward_evaluations=sum(outcome.ledger.total for outcome in outcomes),
+        ),
+    )
+
+
+def sample(prepared: Prepared, index: int, outcome: Outcome, model: DenoisingModel) -> schemas.Sample:
+    """One sample with its verdict and its ledger."""
+    text = model.codec.decode(list(outcome.content))
+    verdict: Verdict | None = None if prepared.constraint is None else prepared.constraint.evaluate(text)
+    return schemas.Sample(
+        index=index,
+        seed=outcome.job.noise.seed,
+        text=text,
+        finish_reason="stop" if outcome.finish_reason == "stop" else "length",
+        satisfied=verdict and verdict.satisfied,
+        score=verdict and verdict.score,
+        checks=[schemas.CheckResult(**asdict(check)) for check in (verdict.checks if verdict else ())],
+        forward_evaluations=forward_evaluations(outcome.ledger, outcome.job),
+        gate=gate(prepared, outcome),
+        trace=trace(outcome, model) if prepared.trace else None,
+    )
+
+
+def forward_evaluations(ledger: Ledger, job: Job) -> schemas.ForwardEvaluations:
+    return schemas.ForwardEvaluations(
+        conditional=ledger.of("conditional"),
+        unconditional=ledger.of("unconditional"),
+        probe=ledger.of(purpose="probe"),
+        repair=ledger.of(purpose="repair"),
+        audit=ledger.of(purpose="audit"),
+        total=ledger.total,
+        full_cfg_equivalent=job.full_cfg_equivalent,
+        saved=ledger.saved(job.full_cfg_equivalent),
+        skipped_by_eos=ledger.skipped_by_eos,
+    )
+
+
+def gate(prepared: Prepared, outcome: Outcome) -> schemas.GateResult:
+    """What the gate, or the fallback in its place, did."""
+    job, word = outcome.job, outcome.decision
+    decided = decision_of(job, outcome.handoff_step)
+    handed_off = decided == "handoff"
+    masked = outcome.handoff_masked or 0
+    return schemas.GateResult(
+        source=job.policy.gate.source,
+        version=prepared.choice.gate.version if prepared.choice.gate else None,
+        decision=decided,
+        predicted_horizon=word.predicted_horizon if word else None,
+        handoff_step=outcome.handoff_step if handed_off else None,
+        handoff_fraction=(outcome.handoff_step or 0) / job.steps if handed_off else None,
+        committed_fraction=1.0 - masked / job.gen_length if handed_off else None,
+        handoff_fate=word.handoff_fate if word else None,
+        fate_confidence=word.fate_confidence if word else None,
+        fallback_reason=outcome.fallback_reason or (prepared.choice.fallback_reason if prepared.fallback else None),
+        nearest_regime=dict(prepared.choice.nearest_regime) if prepared.choice.nearest_regime else None,
+    )
+
+
+def policy(resolved: DecodingPolicy) -> schemas.ResolvedPolicy:
+    """The policy with the gate's defaults written out."""
+    fields = asdict(resolved)
+    used = GATE_FIELDS[resolved.gate.source]
+    fields["gate"] |= {
+        name: GATE_DEFAULTS[name] for name in used if fields["gate"][name] is None and name in GATE_DEFAULTS
+    }
+    return schemas.ResolvedPolicy(**fields)
+
+
+def trace(outcome: Outcome, model: DenoisingModel) -> schemas.TraceReply:
+    """Every step with display strings, and the final canvas."""
+    recorded, pieces = outcome.trace, model.codec.pieces
+    return schemas.TraceReply(
+        start_step=recorded.start_step,
+        steps=[{**stats.to_dict(), "pieces": pieces(list(stats.tokens))} for stats in recorded.steps],
+        tokens=list(outcome.tokens),
+        pieces=pieces(list(outcome.tokens)),
+    )

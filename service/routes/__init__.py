@@ -1,0 +1,1 @@
+"""One file a concern; each has a `router`."""

@@ -1,0 +1,191 @@
+"""GET /v1/models, /v1/constraints, /v1/policies, /v1/gates: what this server knows."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from fastapi import APIRouter
+from pydantic import Field
+
+from decoding import constraints
+from decoding.order import CONFIDENCE_KINDS, GUIDED_ORDERS
+from decoding.policy import GATE_DEFAULTS, GATE_FIELDS, PRESETS, resolve_policy
+from service import examples, replies
+from service.routes.common import ServiceDep
+from service.schemas import Reply, ResolvedPolicy
+
+router = APIRouter(prefix="/v1", tags=["catalogue"])
+LEARNED_SOURCES = ("constant", "recorded", "raw", "policy", "value", "risk")
+_SUMMARIES = {
+    "base": "No guidance: T forward evaluations.",
+    "full_cfg": "Guidance in every step: 2T forward evaluations.",
+    "handoff": "Guidance until the gate ends it, then one token a step as scheduled.",
+    "parallel_tail": "Guidance until the gate ends it, then tail_width tokens a step.",
+}
+
+
+class Limits(Reply):
+    """Tokens, unless named otherwise."""
+
+    max_prompt: int
+    max_canvas: int
+    max_samples: int
+    max_request_tokens: int
+
+
+class Defaults(Reply):
+    """What a request gets that leaves a field open."""
+
+    gen_length: int
+    block_length: int | None
+    longest_block: int | None
+    """A longer canvas is cut into blocks of at most this length, or end-of-text is deferred."""
+    defer_eos: bool
+
+
+class Model(Reply):
+    id: str
+    object: Literal["model"] = "model"
+    owned_by: str = "astargate"
+    hash: str
+    architecture: str
+    vocab_size: int
+    device: str
+    dtype: str
+    batch_invariant: bool
+    limits: Limits
+    defaults: Defaults
+
+
+class ModelList(Reply):
+    object: Literal["list"] = "list"
+    data: list[Model]
+
+
+class ConstraintType(Reply):
+    type: str
+    family: str | None
+    """Family of the example."""
+    families: list[str]
+    """Families that a constraint of this type may belong to."""
+    description: str
+    json_schema: dict[str, Any] = Field(alias="schema")
+    example: dict[str, Any]
+    instruction: str
+    """The example in English, as it is put into the prompt."""
+
+
+class ConstraintList(Reply):
+    object: Literal["list"] = "list"
+    data: list[ConstraintType]
+    families: list[str]
+
+
+class GateSourceInfo(Reply):
+    source: str
+    fields: list[str]
+    defaults: dict[str, float]
+    learned: bool
+    """Whether it needs a gate from /v1/gates for the request's family; without one, on_fallback decides."""
+
+
+class GateInfo(Reply):
+    family: str
+    source: str
+    version: str
+    fraction: float | None = None
+
+
+class GateList(Reply):
+    object: Literal["list"] = "list"
+    data: list[GateInfo]
+
+
+class PresetInfo(Reply):
+    preset: str
+    description: str
+    policy: ResolvedPolicy
+
+
+class PolicyList(Reply):
+    object: Literal["list"] = "list"
+    data: list[PresetInfo]
+    gate_sources: list[GateSourceInfo]
+    orders: list[str]
+    confidence_kinds: list[str]
+
+
+@router.get("/models", responses=examples.errors(503), summary="The model and its limits")
+async def models(service: ServiceDep) -> ModelList:
+    """Name, hash, limits and defaults."""
+    backend, settings = service.backend, service.settings
+    spec = backend.model.spec
+    defaults = spec.canvas_defaults(spec.default_canvas, spec.default_canvas)
+    return ModelList(
+        data=[
+            Model(
+                id=spec.name,
+                hash=spec.hash,
+                architecture=spec.architecture,
+                vocab_size=spec.vocab_size,
+                device=str(backend.model.device),
+                dtype=settings.dtype,
+                batch_invariant=settings.batch_invariant,
+                limits=Limits(
+                    max_prompt=spec.max_prompt,
+                    max_canvas=spec.max_canvas,
+                    max_samples=settings.max_samples,
+                    max_request_tokens=settings.max_request_tokens,
+                ),
+                defaults=Defaults(
+                    gen_length=spec.default_canvas,
+                    block_length=defaults.block_length,
+                    longest_block=spec.default_block_length,
+                    defer_eos=defaults.defer_eos,
+                ),
+            )
+        ]
+    )
+
+
+@router.get("/constraints", summary="Constraint types")
+async def constraint_types() -> ConstraintList:
+    """Every type with its JSON Schema, an example and the instruction that it is rendered as."""
+    return ConstraintList(
+        data=[ConstraintType.model_validate(entry) for entry in constraints.catalogue()],
+        families=list(constraints.FAMILIES),
+    )
+
+
+@router.get("/policies", summary="Policy presets and gate sources")
+async def policies() -> PolicyList:
+    """Every preset with all its fields filled in, and the settings that each gate source takes."""
+    return PolicyList(
+        data=[
+            PresetInfo(preset=name, description=_SUMMARIES[name], policy=replies.policy(resolve_policy(name, {})))
+            for name in PRESETS
+        ],
+        gate_sources=[
+            GateSourceInfo(
+                source=source,
+                fields=list(fields),
+                defaults={name: GATE_DEFAULTS[name] for name in fields if name in GATE_DEFAULTS},
+                learned=source in LEARNED_SOURCES,
+            )
+            for source, fields in GATE_FIELDS.items()
+        ],
+        orders=["confidence", "random", *GUIDED_ORDERS],
+        confidence_kinds=list(CONFIDENCE_KINDS),
+    )
+
+
+@router.get("/gates", responses=examples.errors(503), summary="Gates that this server holds")
+async def gates(service: ServiceDep) -> GateList:
+    """Calibrated and learned gates, one a family and source. A source that needs none of these always works."""
+    backend = service.backend
+    return GateList(
+        data=[
+            GateInfo(family=family, source="constant", version=backend.gate_version, fraction=fraction)
+            for family, fraction in sorted(backend.constants.items())
+        ]
+    )

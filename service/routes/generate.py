@@ -1,0 +1,59 @@
+"""POST /generate: one request, one JSON answer or one stream of events."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Request
+from starlette.responses import Response
+
+from decoding.handle import Outcome
+from service import examples, replies
+from service.backend import Backend
+from service.disconnect import unless_gone
+from service.lifecycle import Service
+from service.routes.common import ServiceDep
+from service.schemas import GenerateRequest, GenerateResponse
+from service.streaming import EventStream
+from service.translate import Prepared, prepare
+
+router = APIRouter(tags=["generate"])
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The samples; with stream: true the events step, handoff, sample, done (or error) as they come",
+        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": examples.STREAM}},
+    },
+    **examples.errors(400, 413, 422, 429, 500, 503, 504),
+}
+
+
+@router.post(
+    "/generate", response_model=GenerateResponse, responses=_RESPONSES, summary="Decode texts under a constraint"
+)
+@router.post("/v1/generate", response_model=GenerateResponse, responses=_RESPONSES, include_in_schema=False)
+async def generate(
+    request: Request,
+    service: ServiceDep,
+    body: Annotated[GenerateRequest, Body(openapi_examples=examples.requests())],
+) -> Response:
+    """Decode `n` samples. `forward_evaluations` counts rows through the model: a guided step costs 2, a base step 1."""
+    backend, route = service.admit(), request.scope["path"]
+    prepared = await service.work(partial(prepare, body, backend.model, backend.gates, service.settings))
+    if body.stream:
+        return EventStream(service, backend, prepared, route)
+    content = await unless_gone(request.receive, _decode(service, backend, prepared, route))
+    return Response(content, media_type="application/json")
+
+
+async def _decode(service: Service, backend: Backend, prepared: Prepared, route: str) -> bytes:
+    with service.generation(prepared, route) as generation:
+        outcomes = await generation.outcomes()
+        return await service.work(partial(_content, service, backend, prepared, outcomes))
+
+
+def _content(service: Service, backend: Backend, prepared: Prepared, outcomes: list[Outcome]) -> bytes:
+    """The answer as JSON; worker thread."""
+    answer = replies.response(prepared, outcomes, backend.model)
+    service.metrics.judged(prepared, answer.samples)
+    return answer.model_dump_json().encode()

@@ -1,0 +1,28 @@
+"""Liveness and readiness."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from service import examples
+from service.routes.common import ServiceDep
+from service.schemas import Reply
+
+router = APIRouter(prefix="/health", tags=["health"])
+
+
+class Health(Reply):
+    status: str
+    model: str | None = None
+
+
+@router.get("/live", summary="The process answers")
+async def live() -> Health:
+    """Always 200: the event loop is free, whatever the engine does."""
+    return Health(status="live")
+
+
+@router.get("/ready", responses=examples.errors(503), summary="Requests are taken")
+async def ready(service: ServiceDep) -> Health:
+    """503 while the model loads and once the server drains."""
+    return Health(status="ready", model=service.open_backend().model.spec.name)

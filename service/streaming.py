@@ -1,0 +1,135 @@
+"""Server-sent events of one request: step, handoff, sample, done, error. `done` holds what the plain answer holds.
+
+A reader that is slow gets several steps in one write; what waits for it is bounded by the steps of its own canvases.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from decoding.handle import DecodingError, Handle, Outcome
+from decoding.request import StepEvent
+from service import replies
+from service.backend import Backend
+from service.disconnect import ClientGoneError, StreamEndedError, unless_gone
+from service.errors import ApiError, answer_to, request_id
+from service.generation import Generation
+from service.lifecycle import Service
+from service.schemas import HandoffEvent, Sample, StepEventReply
+from service.translate import Prepared
+
+logger = logging.getLogger(__name__)
+KEEP_ALIVE = b": keep-alive\n\n"
+_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+
+def sse(event: str, data: str) -> bytes:
+    """One event; `data` is JSON on one line."""
+    return f"event: {event}\ndata: {data}\n\n".encode()
+
+
+class EventStream(Response):
+    """Admits the request (refusals are plain answers still), then streams until the end or until the client leaves."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, service: Service, backend: Backend, prepared: Prepared, route: str) -> None:
+        super().__init__(headers=_HEADERS)
+        del self.headers["content-length"]
+        self.service = service
+        self.backend = backend
+        self.prepared = prepared
+        self.route = route
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with suppress(ClientGoneError, StreamEndedError):
+            await unless_gone(receive, self._stream(scope, send))
+
+    async def _stream(self, scope: Scope, send: Send) -> None:
+        with self.service.generation(self.prepared, self.route) as generation:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            try:
+                async for chunk in self._chunks(generation):
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            except Exception as error:
+                if not isinstance(error, ApiError | DecodingError):
+                    logger.exception("the stream of request %s failed", request_id(scope))
+                body = json.dumps(answer_to(error, scope).body)
+                await send({"type": "http.response.body", "body": sse("error", body), "more_body": False})
+                raise StreamEndedError from error
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _chunks(self, generation: Generation) -> AsyncIterator[bytes]:
+        views = [_SampleView(self, index, handle) for index, handle in enumerate(generation.handles)]
+        while not all(view.sample for view in views):
+            try:
+                await asyncio.wait_for(generation.news(), self.service.settings.keep_alive_seconds)
+            except TimeoutError:
+                yield KEEP_ALIVE
+                continue
+            if chunk := b"".join([part for view in views for part in await view.news()]):
+                yield chunk
+        samples = [view.sample for view in views if view.sample is not None]
+        outcomes = [handle.result() for handle in generation.handles]
+        done = replies.summary(self.prepared, samples, outcomes, self.backend.model)
+        yield sse("done", done.model_dump_json())
+
+
+class _SampleView:
+    """What has been told of one sample."""
+
+    def __init__(self, stream: EventStream, index: int, handle: Handle) -> None:
+        self.stream = stream
+        self.index = index
+        self.handle = handle
+        self.sample: Sample | None = None
+        self._told_handoff = handle.job.starts_base
+
+    async def news(self) -> list[bytes]:
+        """Events since the last call, as bytes."""
+        if self.sample is not None:
+            return []
+        done = self.handle.done  # before the events are taken: the last one comes before the end
+        parts = [part for event in self.handle.take_events() for part in self._step(event)]
+        if done:
+            outcome = self.handle.result()
+            parts += self._handoff(outcome.handoff_step)
+            work = partial(self._finish, outcome)
+            self.sample = await self.stream.service.work(work)
+            parts.append(sse("sample", self.sample.model_dump_json()))
+        return parts
+
+    def _finish(self, outcome: Outcome) -> Sample:
+        stream = self.stream
+        sample = replies.sample(stream.prepared, self.index, outcome, stream.backend.model)
+        stream.service.metrics.judged(stream.prepared, [sample])
+        return sample
+
+    def _step(self, event: StepEvent) -> list[bytes]:
+        parts = self._handoff(event.step) if event.phase == "base" else []
+        pieces = self.stream.backend.model.codec.pieces(list(event.tokens))
+        fields: dict[str, Any] = {name: getattr(event, name) for name in StepEvent.__dataclass_fields__}
+        reply = StepEventReply(index=self.index, pieces=pieces, **fields)
+        return [*parts, sse("step", reply.model_dump_json())]
+
+    def _handoff(self, step: int | None) -> list[bytes]:
+        if self._told_handoff or step is None:
+            return []
+        self._told_handoff = True
+        job, masked = self.handle.job, self.handle.state.handoff_masked or 0
+        reply = HandoffEvent(
+            index=self.index,
+            step=step,
+            fraction=step / job.steps,
+            committed_fraction=1.0 - masked / job.gen_length,
+        )
+        return [sse("handoff", reply.model_dump_json())]

@@ -1,0 +1,67 @@
+"""The console command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.service.process import ROOT
+
+
+def astargate(*arguments, code=0):
+    found = subprocess.run(
+        [sys.executable, "-m", "service.cli", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == code, found.stderr
+    return found
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"], ["generate", "--help"], ["models", "--help"]])
+def test_help_never_loads_torch(arguments):
+    script = (
+        "import sys\nfrom service.cli import app\n"
+        f"try:\n    app({arguments})\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        "assert not {'torch', 'transformers', 'fastapi', 'sklearn'} & set(sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stderr
+    assert "Usage" in found.stdout
+
+
+def test_generate_here_and_through_a_server_agree(server):
+    arguments = [
+        "generate",
+        "--keywords",
+        "dog, ball",
+        "--policy",
+        "base",
+        "--gen-length",
+        "8",
+        "--seed",
+        "3",
+        "--json",
+    ]
+    here = json.loads(astargate(*arguments).stdout)
+    there = json.loads(astargate(*arguments, "--url", server.url).stdout)
+    assert here["samples"][0]["forward_evaluations"] == there["samples"][0]["forward_evaluations"]
+    assert here["policy"] == there["policy"]
+
+
+def test_generate_prints_text_and_ledger(server):
+    shown = astargate("generate", "Write one sentence.", "--fraction", "0.3", "--policy", "parallel_tail",
+                      "--gen-length", "16", "--url", server.url).stdout  # fmt: skip
+    assert "12 forward evaluations (7 conditional, 5 unconditional); full CFG 32, saved 20" in shown
+
+
+def test_generate_says_what_is_wrong(server):
+    assert "tail_width" in astargate("generate", "a", "--tail-width", "3", "--url", server.url, code=1).stderr
+    assert astargate("generate", "a", "--url", "http://127.0.0.1:9", code=1).stderr.startswith("error: ")
+    assert astargate("generate", "--constraint", "{", code=2).stderr
+
+
+def test_models():
+    assert "bert_mini" in astargate("models").stdout
+    assert "config.json" in astargate("models", "--model", "nowhere", code=1).stderr

@@ -1,0 +1,110 @@
+"""The API describes itself truthfully: OpenAPI, catalogue, landing page, and fields that follow the decoder's."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+
+import jsonschema
+import pytest
+
+from decoding import policy as policies
+from decoding.constraints import FAMILIES, catalogue
+from decoding.gating import Decision
+from decoding.request import StepEvent
+from service import examples, openapi, schemas
+from tests.service.process import ROOT
+
+
+@pytest.fixture(scope="module")
+def document(server):
+    return server.client.get("/openapi.json").json()
+
+
+def names(cls):
+    return {field.name for field in dataclasses.fields(cls)}
+
+
+def test_the_committed_document_is_current():
+    assert openapi.FILE.read_text(encoding="utf-8") == openapi.document(), "run python -m service.openapi"
+
+
+def test_policy_fields_follow_the_decoder():
+    assert set(schemas.PolicyRequest.model_fields) == names(policies.DecodingPolicy)
+    assert set(schemas.ResolvedPolicy.model_fields) == names(policies.DecodingPolicy)
+    assert set(schemas.GateRequest.model_fields) == set(schemas.GateSettings.model_fields) == names(policies.Gate)
+    assert {"predicted_horizon", "handoff_fate", "fate_confidence"} <= names(Decision) & set(
+        schemas.GateResult.model_fields
+    )
+    assert set(schemas.StepEventReply.model_fields) == names(StepEvent) | {"index", "pieces"}
+
+
+def test_every_request_field_is_described(document):
+    for name in ("GateRequest", "PolicyRequest", "GenerateRequest"):
+        for field, schema in document["components"]["schemas"][name]["properties"].items():
+            assert schema.get("description") or "$ref" in str(schema) or field in {"temperature", "constraint"}, field
+
+
+def test_examples_answer_as_shown(server, document):
+    shown = document["paths"]["/generate"]["post"]["requestBody"]["content"]["application/json"]["examples"]
+    assert {f"constraint: {entry['type']}" for entry in catalogue()} <= set(shown)
+    schema = {"$ref": "#/components/schemas/GenerateResponse", "components": document["components"]}
+    for name, example in shown.items():
+        answer = server.generate({**example["value"], "steps": 4})
+        jsonschema.validate(answer, schema)
+        assert answer["samples"][0]["text"] is not None, name
+
+
+def test_errors_are_documented(document):
+    answers = document["paths"]["/generate"]["post"]["responses"]
+    assert {"400", "413", "422", "429", "500", "503", "504"} <= set(answers)
+    schema = {"$ref": "#/components/schemas/ErrorReply", "components": document["components"]}
+    for status in ("400", "413", "422", "429", "500", "503", "504"):
+        jsonschema.validate(answers[status]["content"]["application/json"]["example"], schema)
+    assert "HTTPValidationError" not in json.dumps(document)
+
+
+def test_nothing_is_listed_that_does_not_work(server, document):
+    presets = [entry["preset"] for entry in server.client.get("/v1/policies").json()["data"]]
+    assert presets == list(policies.PRESETS)
+    text = json.dumps(document["components"]["schemas"]["PolicyRequest"])
+    assert not re.search("reopen_repair|budget_rows|auto", text)
+
+
+def test_constraint_catalogue(server):
+    listed = server.client.get("/v1/constraints").json()
+    assert [entry["type"] for entry in listed["data"]] == [entry["type"] for entry in catalogue()]
+    assert listed["families"] == list(FAMILIES)
+    for entry in listed["data"]:
+        jsonschema.Draft202012Validator.check_schema(entry["schema"])
+        jsonschema.validate(entry["example"], entry["schema"])
+
+
+def test_gates_and_models(server):
+    assert server.client.get("/v1/gates").json() == {"object": "list", "data": []}
+    (model,) = server.client.get("/v1/models").json()["data"]
+    assert model["batch_invariant"] is True
+    assert model["limits"]["max_prompt"] > 0
+    assert len(model["hash"]) == 16
+
+
+def test_policies_list_their_gate_settings(server):
+    sources = {entry["source"]: entry for entry in server.client.get("/v1/policies").json()["gate_sources"]}
+    assert set(sources) == set(policies.GATE_SOURCES)
+    assert sources["risk"]["defaults"] == {"margin": 0.03, "confidence": 0.95}
+    assert sources["drained"]["learned"] is False
+
+
+def test_landing_page_links_work(server):
+    page = server.client.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    links = re.findall(r'href="([^"]+)"', page.text)
+    assert "/docs" in links
+    for link in links:
+        assert server.client.get(link).status_code == 200, link
+
+
+def test_error_examples_have_known_types():
+    assert all(answer["content"] for answer in examples.errors(400, 404, 405, 413, 422, 429, 500, 503, 504).values())
+    assert (ROOT / "service" / "openapi.json").is_file()

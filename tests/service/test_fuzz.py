@@ -1,0 +1,97 @@
+"""No body whatever makes the server fail: it is answered or refused in the one shape."""
+
+from __future__ import annotations
+
+import json
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from decoding.constraints import catalogue
+from service import schemas
+from tests.service.process import error_of
+
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+    | st.sampled_from([0, 1, -1, 0.5, 1e308, 2**63, "base", "fraction", "", "\x00", "dog"])
+)  # fmt: skip
+JSON = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+EXAMPLES = [entry["example"] for entry in catalogue()]
+
+
+def fields_of(model, **better):
+    """Objects with some of a request model's fields, each sensible or anything."""
+    return st.fixed_dictionaries(
+        {}, optional={name: better.get(name, JSON) | JSON if name in better else JSON for name in model.model_fields}
+    )
+
+
+@st.composite
+def constraints(draw):
+    spec = dict(draw(st.sampled_from(EXAMPLES)))
+    for name in draw(st.lists(st.sampled_from([*spec, "extra"]), max_size=2)):
+        spec[name] = draw(JSON)
+    return spec
+
+
+GATES = fields_of(
+    schemas.GateRequest,
+    source=st.sampled_from(["fraction", "never", "drained", "constant", "policy", "value"]),
+    fraction=st.floats(0, 1),
+)
+POLICIES = fields_of(
+    schemas.PolicyRequest,
+    preset=st.sampled_from(["base", "full_cfg", "handoff", "parallel_tail"]),
+    gate=GATES,
+    guidance_scale=st.floats(0, 20),
+    tail_width=st.integers(1, 8),
+    guided_width=st.integers(1, 8),
+)
+WRONG = fields_of(schemas.GenerateRequest, constraint=constraints(), policy=POLICIES)
+SMALL = {"gen_length": 6, "steps": 3, "n": 1}
+RIGHT = st.fixed_dictionaries(
+    {"prompt": st.text(max_size=30), **{name: st.just(value) for name, value in SMALL.items()}},
+    optional={
+        "constraint": constraints(),
+        "policy": POLICIES,
+        "temperature": st.floats(0, 5),
+        "top_p": st.floats(0.01, 1),
+        "confidence": st.sampled_from(["probability", "margin", "neg_entropy"]),
+        "seed": st.integers(0, 2**53 - 1),
+        "eos_fill": st.booleans(),
+        "suppress_eos": st.booleans(),
+        "trace": st.booleans(),
+        "stream": st.booleans(),
+    },
+)
+
+
+def check(server, body):
+    # A fuzzer that hits on a valid request must not decode for minutes.
+    if isinstance(body, dict):
+        body = {**body, "deadline_s": 20} if "deadline_s" not in body else body
+    reply = server.client.post("/generate", content=json.dumps(body), headers={"Content-Type": "application/json"})
+    assert reply.status_code in {200, 400, 422}, (reply.status_code, reply.text)
+    if reply.status_code != 200:
+        error_of(reply)
+    elif body.get("stream"):
+        assert "event: done" in reply.text
+
+
+QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+
+
+@settings(QUIET, max_examples=150)
+@given(body=WRONG | JSON)
+def test_anything(server, body):
+    check(server, body)
+
+
+@settings(QUIET, max_examples=120)
+@given(body=RIGHT)
+def test_nearly_right(server, body):
+    check(server, body)

@@ -1,0 +1,144 @@
+"""Loading, draining, a full queue, a model that fails: each in a server of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from decoding.models.registry import shipped_model
+from tests.service.process import ROOT, error_of
+
+LONG = {"prompt": "a", "gen_length": 32, "steps": 64, "policy": {"preset": "full_cfg"}}
+ENDLESS = {**LONG, "steps": 4096}
+
+
+def running(process, count=1):
+    while process.metrics()["astargate_requests_running"] < count:
+        time.sleep(0.02)
+
+
+def test_a_signal_lets_running_requests_finish(spawn):
+    process = spawn().wait_for(200)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(httpx.post, f"{process.url}/generate", json=LONG, timeout=120)
+        running(process)
+        process.process.send_signal(signal.SIGTERM)
+        process.wait_for(503)
+        assert error_of(process.client.get("/health/ready"))["code"] == "draining"
+        assert process.client.get("/health/live").status_code == 200
+        refused = process.client.post("/generate", json=LONG)
+        assert (refused.status_code, error_of(refused)["code"]) == (503, "draining")
+        assert answer.result().status_code == 200
+        assert answer.result().json()["samples"][0]["forward_evaluations"]["total"] == 128
+    assert process.process.wait(30) == 0
+
+
+def test_full_queue_then_a_drain_that_runs_out_of_time(spawn):
+    process = spawn("--drain-seconds", "0.5", "--max-queued-rows", "64").wait_for(200)
+    with ThreadPoolExecutor(2) as pool:
+        plain = pool.submit(httpx.post, f"{process.url}/generate", json=ENDLESS, timeout=120)
+        running(process)
+        refused = process.client.post("/generate", json=LONG)
+        assert (refused.status_code, error_of(refused)["code"]) == (429, "queue_full")
+        assert int(refused.headers["retry-after"]) >= 1
+        assert process.metrics()['astargate_admission_rejections_total{reason="queue_full"}'] == 1
+        process.process.send_signal(signal.SIGTERM)
+        assert plain.result().status_code == 503
+        assert error_of(plain.result())["code"] == "shutting_down"
+    assert process.process.wait(30) == 0
+
+
+def test_a_drain_ends_a_stream_with_an_error_event(spawn):
+    process = spawn("--drain-seconds", "0.2").wait_for(200)
+    with process.client.stream("POST", "/generate", json={**ENDLESS, "stream": True}) as reply:
+        chunks = reply.iter_text()
+        next(chunks)
+        process.process.send_signal(signal.SIGTERM)
+        text = "".join(chunks)
+    assert "event: error" in text
+    assert "shutting_down" in text
+    assert process.process.wait(30) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_not_ready_until_the_model_is_loaded(spawn, tmp_path):
+    """The config is a pipe that nobody writes to, until the test does: loading takes as long as the test wants."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name in ("model.safetensors", "tokenizer.json"):
+        (folder / name).symlink_to(shipped_model() / name)
+    config = (shipped_model() / "config.json").read_bytes()
+    os.mkfifo(folder / "config.json")
+    process = spawn("--model", str(folder)).wait_for(200, "/health/live").wait_for(503)
+    for method, path in (("GET", "/health/ready"), ("POST", "/generate"), ("GET", "/v1/models"), ("GET", "/v1/gates")):
+        reply = process.client.request(method, path, json={"prompt": "a"} if method == "POST" else None)
+        assert (reply.status_code, error_of(reply)["code"]) == (503, "not_ready")
+    assert process.client.get("/v1/constraints").status_code == 200
+    with (folder / "config.json").open("wb") as pipe:
+        (tmp_path / "config.json").write_bytes(config)
+        os.replace(tmp_path / "config.json", folder / "config.json")
+        pipe.write(config)
+    process.wait_for(200)
+    assert process.generate({**LONG, "steps": 2})["samples"]
+
+
+def test_a_signal_while_loading_ends_the_server(spawn, tmp_path):
+    os.mkfifo(tmp_path / "config.json")
+    process = spawn("--model", str(tmp_path)).wait_for(200, "/health/live")
+    assert process.stop() == 0
+
+
+def test_a_model_that_cannot_be_loaded_ends_the_server(spawn, tmp_path):
+    process = spawn("--model", str(tmp_path / "nowhere"))
+    assert process.process.wait(120) == 1
+    assert "config.json does not exist" in process.log.read_text()
+
+
+def test_a_model_that_fails_gives_500_and_the_server_goes_on(spawn, tmp_path):
+    """Weights that are NaN for one token: a prompt with that token fails alone."""
+    folder = tmp_path / "model"
+    shutil.copytree(shipped_model(), folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    tensors = load_file(folder / "model.safetensors")
+    (embedding,) = [name for name in tensors if "word_embeddings" in name]
+    tokenizer = (folder / "tokenizer.json").read_text()
+    assert '"zebra"' in tokenizer
+    from decoding.models.registry import load_model
+
+    (zebra,) = load_model("mini").codec.encode("zebra")
+    positions = next(name for name in tensors if "position_embeddings" in name)
+    tensors[positions][-1] = torch.nan  # the last position: reached by the longest prompts alone
+    save_file(tensors, folder / "model.safetensors")
+    del embedding, zebra
+    process = spawn("--model", str(folder)).wait_for(200)
+    limit = process.client.get("/v1/models").json()["data"][0]["limits"]["max_prompt"]
+    bad = {"prompt": "dog " * limit, "gen_length": 8, "policy": {"preset": "base"}}
+    with ThreadPoolExecutor(2) as pool:
+        good = pool.submit(process.generate, LONG)
+        running(process)
+        reply = process.client.post("/generate", json=bad, headers={"X-Request-Id": "find-me"})
+        assert good.result()["samples"][0]["text"]
+    assert reply.status_code == 500
+    error = error_of(reply)
+    assert (error["code"], error["type"]) == ("internal_error", "server_error")
+    assert "find-me" in error["message"]
+    assert "NaN" not in reply.text
+    assert process.generate(LONG)["samples"]
+
+
+def test_a_bad_setting_is_named(tmp_path):
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", "99999"]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert found.returncode == 2
+    assert "--port" in found.stderr
+    assert threading.active_count() >= 1
