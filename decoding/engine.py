@@ -13,7 +13,7 @@ from typing import Self
 import torch
 
 from decoding.gating import Gate, GateView
-from decoding.handle import DecodingError, Handle, Outcome
+from decoding.handle import DecodingError, Handle, Outcome, outcome_of
 from decoding.job import Job, regime_of
 from decoding.models.protocol import DenoisingModel
 from decoding.observer import NullObserver, Observer, StepReport
@@ -73,7 +73,7 @@ class Engine:
         for job in jobs:
             check_job(job, spec)
         handles = [Handle(CanvasState(job, spec.mask_id, spec.end_ids), self._cancelled) for job in jobs]
-        self._ask_gates(handles)
+        self._ask_gates(handles, arriving=True)
         with self._lock:
             if not self._accepting:
                 raise EngineClosedError("the engine is shutting down and takes no new work")
@@ -211,17 +211,24 @@ class Engine:
         for handle in handles:
             if handle.state.finished:
                 handle.state.settle()
-                self._end(handle, _outcome(handle))
+                self._end(handle, outcome_of(handle))
 
-    def _ask_gates(self, handles: Sequence[Handle]) -> None:
-        """Let the gates decide for every guided request that stands at one of its checkpoints; one call a gate."""
+    def _ask_gates(self, handles: Sequence[Handle], *, arriving: bool = False) -> None:
+        """Let the gates decide for every guided request that stands at one of its checkpoints; one call a gate.
+
+        A job that arrives half done is also asked about where it has passed a checkpoint.
+        """
         due: dict[int, tuple[Gate, list[Handle]]] = {}
         for handle in handles:
             state, gate = handle.state, handle.job.gate
             if state.phase != "guided":
                 continue
             checkpoints = gate.checkpoints(handle.job.steps)
-            if checkpoints is None or state.step in checkpoints:
+            if (
+                checkpoints is None
+                or state.step in checkpoints
+                or (arriving and min(checkpoints, default=state.step + 1) < state.step)
+            ):
                 due.setdefault(id(gate), (gate, []))[1].append(handle)
         for gate, asked in due.values():
             began = time.monotonic()
@@ -273,23 +280,3 @@ class Engine:
             news, self._news = list(self._news), {}
         if news:
             self.on_news(news)
-
-
-def _outcome(handle: Handle) -> Outcome:
-    state, now = handle.state, time.monotonic()
-    content = state.content()
-    return Outcome(
-        job=state.job,
-        tokens=tuple(state.tokens.tolist()),
-        content=tuple(content),
-        finish_reason="stop" if len(content) < state.job.gen_length else "length",
-        steps=state.step,
-        ledger=state.ledger,
-        trace=state.trace,
-        handoff_step=state.handoff_step,
-        handoff_masked=state.handoff_masked,
-        decision=state.decision,
-        fallback_reason=state.fallback_reason,
-        seconds=now - handle.submitted,
-        queue_seconds=(handle.first_run or now) - handle.submitted,
-    )

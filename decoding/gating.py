@@ -1,4 +1,4 @@
-"""Gates: what switches guidance off; here those that need no learning (learned ones are injected by the layer above)."""
+"""Gates: what switches guidance off. Here those that need no learning; learned ones are injected by the layer above."""
 
 from __future__ import annotations
 

@@ -144,3 +144,24 @@ class Handle:
             else:
                 self._outcome = result
             self._condition.notify_all()
+
+
+def outcome_of(handle: Handle) -> Outcome:
+    """The outcome of a finished state."""
+    state, now = handle.state, time.monotonic()
+    content = state.content()
+    return Outcome(
+        job=state.job,
+        tokens=tuple(state.tokens.tolist()),
+        content=tuple(content),
+        finish_reason="stop" if len(content) < state.job.gen_length else "length",
+        steps=state.step,
+        ledger=state.ledger,
+        trace=state.trace,
+        handoff_step=state.handoff_step,
+        handoff_masked=state.handoff_masked,
+        decision=state.decision,
+        fallback_reason=state.fallback_reason,
+        seconds=now - handle.submitted,
+        queue_seconds=(handle.first_run or now) - handle.submitted,
+    )

@@ -111,7 +111,6 @@ class Job:
         return self.policy.guided_width if guided else self.policy.tail_width
 
 
-
 def regime_of(job: Job, model_hash: str) -> Regime:
     """The regime that a job asks a gate for."""
     return Regime(

@@ -55,14 +55,14 @@ def ranked(scores: Tensor, positions: Tensor) -> Tensor:
     return by_position[scores[by_position].argsort(descending=True, stable=True)]
 
 
-def commit_count(quota: int, available: int, ranked_confidence: Tensor, threshold: float | None) -> int:
+def commit_count(quota: int, available: int, ranked_confidence: Tensor, threshold: float | None, least: int = 1) -> int:
     """How many of the ranked candidates to commit.
 
     Without a threshold the quota; with one (adaptive tail) every leading candidate whose confidence reaches it, at
-    least 1 and at most the quota. Never more than `available`.
+    least `least` (what the schedule needs to end in time) and at most the quota. Never more than `available`.
     """
     limit = min(quota, available)
-    if threshold is None or limit <= 1:
+    if threshold is None or limit <= least:
         return limit
     reached = int((ranked_confidence[:limit] >= threshold).to(torch.int64).cumprod(0).sum())
-    return max(1, reached)
+    return max(least, reached)

@@ -123,8 +123,7 @@ class CanvasState:
         """Commit the quota among `found`, the candidates at `positions` (as `scored` gave them), and move on."""
         before = self.masked
         eligible = np.flatnonzero(positions < self.schedule.stop)
-        quota = self.schedule.quota(int(eligible.size), self.width)
-        chosen = self._choose(found, positions, eligible, quota)
+        chosen = self._choose(found, positions, eligible)
         at, tokens = positions[chosen], found.token.numpy()[chosen]
         self.tokens[at] = tokens
         self._confidence[at] = found.probability.double().numpy()[chosen]
@@ -149,8 +148,11 @@ class CanvasState:
         return event
 
     def _choose(
-        self, found: Candidates, positions: NDArray[np.int64], eligible: NDArray[np.int64], quota: int
+        self, found: Candidates, positions: NDArray[np.int64], eligible: NDArray[np.int64]
     ) -> NDArray[np.int64]:
+        """Indices into `positions` that this step commits, in order of position."""
+        scheduled = self.schedule.quota(int(eligible.size))
+        quota = self.schedule.quota(int(eligible.size), self.width)
         if eligible.size == 0 or quota == 0:
             return eligible[:0]
         order = self.order()
@@ -161,7 +163,7 @@ class CanvasState:
         within = ranked(scores[eligible], torch.from_numpy(positions[eligible])).numpy()
         sequence: NDArray[np.int64] = eligible[within]
         threshold = self.job.policy.tail_threshold if self.phase == "base" else None
-        count = commit_count(quota, int(eligible.size), found.probability[sequence], threshold)
+        count = commit_count(quota, int(eligible.size), found.probability[sequence], threshold, max(1, scheduled))
         committed: NDArray[np.int64] = np.sort(sequence[:count])
         return committed
 

@@ -8,7 +8,7 @@ kept beside the weights. Data order depends on the seed, the process and the ste
 from __future__ import annotations
 
 import json
-import os
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -26,9 +26,10 @@ from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
 from decoding.mini import corpus, data, topics, vocabulary
+from decoding.mini.initial import INITIAL, prepare
 from decoding.models.bert_mini import BertMini, BertMiniConfig
 
-STATE, INITIAL, AVERAGE = "state.pt", "initial.safetensors", "average.safetensors"
+STATE, AVERAGE = "state.pt", "average.safetensors"
 LOG_EVERY = 50
 
 
@@ -52,56 +53,6 @@ class TrainSettings:
     checkpoint_minutes: float = 4.0
     seed: int = 0
     device: str = "cpu"
-
-
-def prepare(settings: TrainSettings) -> BertMiniConfig:
-    """Write tokenizer.json, config.json and the initial weights (source encoder, trimmed vocabulary) to `out`."""
-    corpora = corpus.load_corpora(settings.data)
-    source_tokenizer = Tokenizer.from_file(str(settings.source / "tokenizer.json"))
-    source_tokenizer.no_padding()
-    source_tokenizer.no_truncation()
-    tokens = vocabulary.build_vocabulary((s.text for group in corpora.values() for s in group), source_tokenizer)
-    tokenizer = vocabulary.build_tokenizer(tokens)
-    settings.out.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(str(settings.out / "tokenizer.json"))
-    config = BertMiniConfig(vocab_size=len(tokens))
-    (settings.out / "config.json").write_text(json.dumps(config.to_dict(), indent=1) + "\n")
-    weights = load_file(settings.source / "model.safetensors")
-    rows = vocabulary.initial_embeddings(tokens, source_tokenizer, weights["embeddings.word_embeddings.weight"])
-    save_file(initial_weights(config, weights, rows), settings.out / INITIAL)
-    return config
-
-
-def initial_weights(config: BertMiniConfig, source: dict[str, Tensor], embeddings: Tensor) -> dict[str, Tensor]:
-    """The source BERT's tensors under our names; a fresh head (identity transform, zero bias)."""
-    out = {
-        "word_embeddings.weight": embeddings,
-        "position_embeddings.weight": source["embeddings.position_embeddings.weight"][: config.max_positions].clone(),
-        "segment_embeddings.weight": source["embeddings.token_type_embeddings.weight"].clone(),
-        "embedding_norm.weight": source["embeddings.LayerNorm.weight"],
-        "embedding_norm.bias": source["embeddings.LayerNorm.bias"],
-        "head_transform.weight": torch.eye(config.hidden_size),
-        "head_transform.bias": torch.zeros(config.hidden_size),
-        "head_norm.weight": torch.ones(config.hidden_size) * 0.5,
-        "head_norm.bias": torch.zeros(config.hidden_size),
-        "head_bias": torch.zeros(config.vocab_size),
-    }
-    names = {
-        "attention.output.dense": "attention_output",
-        "attention.output.LayerNorm": "attention_norm",
-        "intermediate.dense": "intermediate",
-        "output.dense": "output",
-        "output.LayerNorm": "output_norm",
-    }
-    for layer in range(config.num_layers):
-        prefix = f"encoder.layer.{layer}."
-        for kind in ("weight", "bias"):
-            out[f"layers.{layer}.qkv.{kind}"] = torch.cat(
-                [source[f"{prefix}attention.self.{n}.{kind}"] for n in ("query", "key", "value")]
-            )
-            for theirs, ours in names.items():
-                out[f"layers.{layer}.{ours}.{kind}"] = source[f"{prefix}{theirs}.{kind}"]
-    return out
 
 
 def learning_rate(settings: TrainSettings, progress: float) -> float:
@@ -253,14 +204,13 @@ class Trainer:
         (out / "train.json").write_text(json.dumps(made | {"settings": kept}, indent=1) + "\n")
 
 
-def worker(rank: int, settings: TrainSettings) -> None:
-    """Entry of one training process."""
+def worker(rank: int, settings: TrainSettings, port: int) -> None:
+    """Entry of one training process; `port` is where the processes meet."""
     torch.set_num_threads(settings.threads)
     torch.set_flush_denormal(True)
     if settings.processes > 1:
-        os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-        os.environ.setdefault("MASTER_PORT", "29533")
-        dist.init_process_group("gloo", rank=rank, world_size=settings.processes)
+        address = f"tcp://127.0.0.1:{port}"
+        dist.init_process_group("gloo", init_method=address, rank=rank, world_size=settings.processes)
     try:
         Trainer(rank, settings).run()
     finally:
@@ -271,12 +221,18 @@ def worker(rank: int, settings: TrainSettings) -> None:
 def train(settings: TrainSettings) -> None:
     """Run (or resume) a training to the end of its time budget."""
     if not (settings.out / INITIAL).exists():
-        prepare(settings)
+        prepare(settings.data, settings.source, settings.out)
     if settings.processes == 1:
-        worker(0, settings)
+        worker(0, settings, 0)
     else:
-        spawn(worker, args=(settings,), nprocs=settings.processes)  # type: ignore[no-untyped-call]
+        spawn(worker, args=(settings, _free_port()), nprocs=settings.processes)  # type: ignore[no-untyped-call]
     export(settings.out, settings.out)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def export(run: Path, folder: Path) -> None:

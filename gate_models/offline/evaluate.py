@@ -1,11 +1,10 @@
-"""`astargate evaluate`: success, repeats, length, diversity, rows and seconds of policies on a task.
+"""`astargate evaluate`: success, fluency, repeats, length, diversity, rows and seconds of policies on tasks.
 
 Runs in one thread of control (the engine is stepped here), so that a seed gives the same texts on the same machine.
 """
 
 from __future__ import annotations
 
-import json
 import platform
 import time
 from collections.abc import Sequence
@@ -26,9 +25,10 @@ from decoding.models.registry import load_model
 from decoding.noise import NoiseKey
 from decoding.runner import Runner
 from decoding.scheduler import Scheduler
+from gate_models.offline.fluency import fluency, load_judge
 from gate_models.offline.policy_names import NamedPolicy, parse_policy
-from gate_models.offline.tasks import TaskPrompt, load_task
-from gate_models.offline.text_metrics import distinct_2, has_adjacent_repeat, wilson, words
+from gate_models.offline.results import ResultFile, identity, summarise, table
+from gate_models.offline.tasks import TaskPrompt, expand, load_task
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,8 @@ class EvaluateSettings:
     threads: int = 1
     max_rows: int = 64
     invariant: bool = False
+    fluency_model: str | None = None
+    """Local folder of a causal language model that judges fluency; None: the shipped judge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +89,15 @@ def decode(
 
 
 def _job(model: DenoisingModel, named: NamedPolicy, prompt: TaskPrompt, sample: int, settings: EvaluateSettings) -> Job:
-    constraint = parse(prompt.constraint)
-    text = f"{prompt.prompt} {constraint.instruction()}"
     return Job(
-        prompt_ids=tuple(model.codec.encode_prompt(text)),
+        prompt_ids=tuple(model.codec.encode_prompt(prompt.text())),
         gen_length=prompt.gen_length,
         steps=prompt.steps,
         policy=named.policy,
         noise=NoiseKey(settings.seed, purpose="generate", arm=prompt.id, rollout=sample),
         gate=named.gate,
         sampling=Sampling(temperature=settings.temperature),
-        family=constraint.family,
+        family=parse(prompt.constraint).family,
     )
 
 
@@ -116,26 +116,6 @@ def _sample(model: DenoisingModel, prompt: TaskPrompt, sample: int, handle: Hand
         full_cfg_equivalent=handle.job.full_cfg_equivalent,
         handoff_fraction=None if step is None else step / handle.job.steps,
     )
-
-
-def summarise(samples: Sequence[Sample], seconds: float) -> dict[str, Any]:
-    """The row of a table: one policy on one task."""
-    texts = [sample.text for sample in samples]
-    successes, count = sum(sample.satisfied for sample in samples), len(samples)
-    low, high = wilson(successes, count)
-    return {
-        "success": successes / count,
-        "success_interval_95": [low, high],
-        "score": sum(sample.score for sample in samples) / count,
-        "adjacent_repeat_rate": sum(map(has_adjacent_repeat, texts)) / count,
-        "mean_words": sum(len(words(text)) for text in texts) / count,
-        "distinct_2": distinct_2(texts),
-        "rows_per_sample": sum(sample.rows for sample in samples) / count,
-        "full_cfg_equivalent": sum(sample.full_cfg_equivalent for sample in samples) / count,
-        "seconds": seconds,
-        "seconds_per_sample": seconds / count,
-        "samples": count,
-    }
 
 
 def named_policies(settings: EvaluateSettings) -> list[NamedPolicy]:
@@ -169,42 +149,46 @@ def versions(model: DenoisingModel, settings: EvaluateSettings) -> dict[str, Any
 
 
 def run(settings: EvaluateSettings, out: Path | None = None) -> dict[str, Any]:
-    """Evaluate every policy on every task; print tables; return (and write to `out`) the result."""
+    """Evaluate every policy on every task; print tables; return the result.
+
+    With `out`, the result is written there after every policy of every task, and a run that finds cells of the same
+    model, prompts and settings there goes on after them.
+    """
     policies = named_policies(settings)
-    loaded = {task: load_task(task, settings.n) for task in settings.tasks}
+    loaded = {task: load_task(task, settings.n) for task in expand(settings.tasks)}
+    judge = load_judge(settings.fluency_model, settings.device)
     torch.set_num_threads(settings.threads)
     torch.set_flush_denormal(True)
     model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
-    result: dict[str, Any] = {"seed": settings.seed, **versions(model, settings), "tasks": {}}
+    results = ResultFile(out, {"seed": settings.seed, **versions(model, settings)})
+    tables: dict[str, dict[str, dict[str, Any]]] = {}
+    number, cells = 0, len(loaded) * len(policies)
     for task, prompts in loaded.items():
-        rows, texts = {}, {}
+        tables[task] = {}
         for named in policies:
-            samples, seconds = decode(model, named, prompts, settings, f"{task} {named.name}")
-            rows[named.name] = summarise(samples, seconds)
-            texts[named.name] = [asdict(sample) for sample in samples]
-        result["tasks"][task] = {"policies": rows, "samples": texts}
-        print(table(task, rows))
+            number += 1
+            digest = _identity(model, named, prompts, settings)
+            found = results.find(task, named.name, digest)
+            if found is None:
+                label = f"[{number}/{cells}] {task} {named.name}"
+                decoded, seconds = decode(model, named, prompts, settings, label)
+                found = [asdict(sample) for sample in decoded], seconds
+            samples, seconds = found
+            row = summarise(samples, seconds) | {"fluency": fluency(judge, [sample["text"] for sample in samples])}
+            tables[task][named.name] = row
+            results.put(task, named.name, digest, row, samples)
+        print(table(task, tables[task]))
     if len(loaded) == 1:
-        result["policies"] = next(iter(result["tasks"].values()))["policies"]
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(result, indent=1) + "\n")
-    return result
+        results.content["policies"] = next(iter(tables.values()))
+        results.write()
+    return results.content
 
 
-def table(task: str, rows: dict[str, dict[str, Any]]) -> str:
-    """A Markdown table of one task."""
-    lines = [
-        f"\n{task}\n",
-        "| policy | success | 95 % | adjacent repeats | words | distinct-2 | rows / text | of full CFG | s / text |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for name, row in rows.items():
-        low, high = row["success_interval_95"]
-        share = row["rows_per_sample"] / row["full_cfg_equivalent"]
-        lines.append(
-            f"| {name} | {row['success']:.3f} | {low:.2f}-{high:.2f} | {row['adjacent_repeat_rate']:.2f} "
-            f"| {row['mean_words']:.1f} | {row['distinct_2']:.2f} | {row['rows_per_sample']:.1f} | {share:.0%} "
-            f"| {row['seconds_per_sample']:.3f} |"
-        )
-    return "\n".join(lines)
+def _identity(
+    model: DenoisingModel, named: NamedPolicy, prompts: Sequence[TaskPrompt], settings: EvaluateSettings
+) -> str:
+    """What the texts of a cell depend on."""
+    own = {"tasks", "policies", "weights", "n", "model", "threads", "fluency_model"}
+    kept = {name: value for name, value in asdict(settings).items() if name not in own}
+    shown = [asdict(prompt) for prompt in prompts]
+    return identity(model=model.spec.hash, policy=repr(named.policy), prompts=shown, settings=kept)

@@ -20,7 +20,7 @@ def logits(seed: int, rows: int = M) -> Tensor:
     return torch.randn(rows, V, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * 2
 
 
-def step(conditional: Tensor, unconditional: Tensor | None, w: float = 2.0, **changes: object):  # noqa: ANN201
+def step(conditional: Tensor, unconditional: Tensor | None, w: float = 2.0, **changes: object):
     rows = conditional.shape[0]
     ones = torch.ones(rows, dtype=torch.float64)
     arguments: dict[str, object] = {

@@ -80,7 +80,7 @@ def test_wide_phase_commits_its_width_and_leaves_full_blocks_at_once(
 
 @pytest.mark.parametrize(("length", "steps", "block"), [(16, 16, 5), (16, 15, 8), (16, 16, 0), (16, 16, 32)])
 def test_blocks_must_divide(length: int, steps: int, block: int) -> None:
-    with pytest.raises(ValueError, match="block_length|steps"):
+    with pytest.raises(ValueError, match=r"block_length|steps"):
         check_blocks(length, steps, block)
 
 

@@ -1,0 +1,57 @@
+"""Write every task's prompt file: `python -m gate_models.offline.benchmarks.build --data DIR`.
+
+The same data and seed give the same files, byte for byte.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from gate_models.offline.benchmarks import ccg, cognac, collie, commongen, held_out, ifeval
+from gate_models.offline.benchmarks.sources import SEED, distinct
+from gate_models.offline.tasks import TaskPrompt, prompts_folder
+
+Builder = Callable[[Path, random.Random], Iterator[TaskPrompt]]
+BUILDERS: Final[dict[str, Builder]] = {
+    **commongen.TASKS,
+    **ccg.TASKS,
+    **ifeval.TASKS,
+    **collie.TASKS,
+    **cognac.TASKS,
+    **held_out.TASKS,
+}
+
+
+def lines_of(name: str, data: Path) -> list[str]:
+    """The JSONL lines of one task; `render_constraint` is written only where it is false."""
+    prompts: Iterator[TaskPrompt] = BUILDERS[name](data, random.Random(f"{SEED}-{name}"))
+    if name in ccg.TASKS or name in ifeval.TASKS:
+        prompts = distinct(prompts)
+    lines = []
+    for prompt in prompts:
+        record = asdict(prompt)
+        if prompt.render_constraint:
+            del record["render_constraint"]
+        lines.append(json.dumps(record) + "\n")
+    return lines
+
+
+def build(data: Path, out: Path) -> None:
+    """Write every task's file."""
+    out.mkdir(parents=True, exist_ok=True)
+    for name in BUILDERS:
+        (out / f"{name}.jsonl").write_text("".join(lines_of(name, data)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with commongen/, collie/ and cognac/")
+    parser.add_argument("--out", type=Path, default=prompts_folder())
+    arguments = parser.parse_args()
+    build(arguments.data, arguments.out)

@@ -1,0 +1,73 @@
+"""eos_fill, suppress_eos, defer_eos and their place in the ledger."""
+
+from __future__ import annotations
+
+import pytest
+from torch import Tensor
+
+from decoding.engine import Engine
+from decoding.job import Sampling
+from decoding.models.bert_mini import MiniModel
+from decoding.runner import Runner
+from tests.decoding.tiny import job, tiny_model
+
+
+class EndsEarly(MiniModel):
+    """The tiny model with end-of-text made likely."""
+
+    def project(self, features: Tensor) -> Tensor:
+        logits = super().project(features)
+        logits[:, self.spec.end_ids[0]] += 9.0
+        return logits
+
+
+@pytest.fixture(scope="module")
+def ends_early() -> EndsEarly:
+    base = tiny_model()
+    early = EndsEarly.__new__(EndsEarly)
+    early.__dict__.update(base.__dict__)
+    return early
+
+
+@pytest.mark.parametrize("tail", [1, 4])
+@pytest.mark.parametrize("seed", range(6))
+def test_eos_fill_skips_rows_and_books_them_apart(ends_early: EndsEarly, tail: int, seed: int) -> None:
+    with Engine(ends_early, runner=Runner(ends_early, invariant=True)) as engine:
+        request = job(
+            ends_early,
+            preset="handoff",
+            fraction=0.3,
+            length=16,
+            seed=seed,
+            sampling=Sampling(eos_fill=True),
+            policy={"tail_width": tail},
+        )
+        handle = engine.submit(request)
+        outcome = handle.result(30)
+    end = outcome.tokens.index(ends_early.spec.end_ids[0])
+    filled = {position for stats in outcome.trace.steps for position in stats.filled}
+    assert filled
+    assert min(filled) > end
+    assert {outcome.tokens[position] for position in filled} == set(ends_early.spec.end_ids)
+    assert outcome.content == outcome.tokens[:end]
+    assert outcome.ledger.skipped_by_eos > 0
+    assert outcome.ledger.total + outcome.ledger.skipped_by_eos == handle.job.planned_rows(outcome.handoff_step)
+    plain_saving = handle.job.full_cfg_equivalent - handle.job.planned_rows(outcome.handoff_step)
+    assert outcome.ledger.saved(handle.job.full_cfg_equivalent) == plain_saving
+
+
+def test_suppress_eos(ends_early: EndsEarly) -> None:
+    with Engine(ends_early) as engine:
+        outcome = engine.submit(job(ends_early, sampling=Sampling(suppress_eos=True))).result(30)
+    assert outcome.finish_reason == "length"
+    assert not set(outcome.tokens) & set(ends_early.spec.end_ids)
+
+
+def test_defer_eos_commits_end_of_text_last(ends_early: EndsEarly) -> None:
+    with Engine(ends_early) as engine:
+        outcome = engine.submit(job(ends_early, length=24, sampling=Sampling(defer_eos=True))).result(30)
+    ends = [t in ends_early.spec.end_ids for s in outcome.trace.steps for t in s.tokens]
+    first = ends.index(True)
+    assert any(ends)
+    masked_before = [s.masked for s in outcome.trace.steps]
+    assert first > 0 or masked_before[0] == 24  # something else went first unless nothing else was sampled

@@ -1,0 +1,150 @@
+"""`evaluate.run`: resumable, honest about what changed, and independent of the fluency judge."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoding.models.bert_mini import MiniModel
+from gate_models.offline import evaluate
+from gate_models.offline.evaluate import EvaluateSettings
+from gate_models.offline.results import ResultFile, identity, table
+from gate_models.offline.tasks import SUBTASKS
+from tests.decoding.tiny import tiny_model
+
+SETTINGS = EvaluateSettings(("few-keywords", "ifeval-no-comma"), ("base", "full_cfg"), n=2, samples=2, threads=1)
+
+
+class Counting:
+    """Counts the cells that are decoded; `stop_at` interrupts the run there."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.labels: list[str] = []
+        self.stop_at = stop_at
+        self._decode = evaluate.decode
+
+    def __call__(self, *arguments: Any) -> Any:
+        if len(self.labels) == self.stop_at:
+            raise KeyboardInterrupt
+        self.labels.append(arguments[-1])
+        return self._decode(*arguments)
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> MiniModel:
+    tiny = tiny_model()
+    monkeypatch.setattr(evaluate, "load_model", lambda *_, **__: tiny)
+    return tiny
+
+
+@pytest.fixture
+def counting(model: MiniModel, monkeypatch: pytest.MonkeyPatch) -> Counting:
+    counter = Counting()
+    monkeypatch.setattr(evaluate, "decode", counter)
+    return counter
+
+
+def without_times(result: dict[str, Any]) -> str:
+    rows = json.loads(json.dumps(result["tasks"]))
+    for cells in rows.values():
+        for row in cells["policies"].values():
+            del row["seconds"], row["seconds_per_sample"]
+    return json.dumps(rows, sort_keys=True)
+
+
+def test_a_result_has_every_cell_with_fluency_beside_success(counting: Counting, tmp_path: Path) -> None:
+    out = tmp_path / "runs" / "result.json"
+    result = evaluate.run(SETTINGS, out)
+    assert counting.labels == [
+        "[1/4] few-keywords base",
+        "[2/4] few-keywords full_cfg",
+        "[3/4] ifeval-no-comma base",
+        "[4/4] ifeval-no-comma full_cfg",
+    ]
+    assert json.loads(out.read_text()) == json.loads(json.dumps(result))
+    for cells in result["tasks"].values():
+        for name, row in cells["policies"].items():
+            assert row["samples"] == len(cells["samples"][name]) == 4
+            assert row["fluency"]["perplexity"] > 1
+            assert 0 <= row["success"] <= 1
+    assert not list(out.parent.glob("*.partial"))
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(
+    model: MiniModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    whole = evaluate.run(SETTINGS)
+    out = tmp_path / "result.json"
+    stopped = Counting(stop_at=2)
+    monkeypatch.setattr(evaluate, "decode", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate.run(SETTINGS, out)
+    stopped.stop_at = None
+    resumed = evaluate.run(SETTINGS, out)
+    assert len(stopped.labels) == 4
+    assert without_times(resumed) == without_times(whole)
+    evaluate.run(SETTINGS, out)
+    assert len(stopped.labels) == 4
+
+
+@pytest.mark.parametrize("change", [{"seed": 1}, {"samples": 1}, {"temperature": 0.5}, {"n": 1}, {"invariant": True}])
+def test_other_settings_decode_again(counting: Counting, tmp_path: Path, change: dict[str, Any]) -> None:
+    out, one = tmp_path / "result.json", replace(SETTINGS, tasks=("few-keywords",), policies=("base",))
+    evaluate.run(one, out)
+    evaluate.run(replace(one, **change), out)
+    assert len(counting.labels) == 2
+
+
+def test_further_tasks_join_the_file(counting: Counting, tmp_path: Path) -> None:
+    out, one = tmp_path / "result.json", replace(SETTINGS, policies=("base",))
+    evaluate.run(replace(one, tasks=("few-keywords",)), out)
+    result = evaluate.run(one, out)
+    assert len(counting.labels) == 2
+    assert set(result["tasks"]) == set(SETTINGS.tasks)
+
+
+def test_another_model_starts_over(counting: Counting, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    out, one = tmp_path / "result.json", replace(SETTINGS, tasks=("few-keywords",), policies=("base",))
+    evaluate.run(one, out)
+    other = tiny_model(seed=1)
+    monkeypatch.setattr(evaluate, "load_model", lambda *_, **__: other)
+    assert evaluate.run(one, out)["model_hash"] == other.spec.hash
+    assert len(counting.labels) == 2
+
+
+def test_all_stands_for_the_subtasks(counting: Counting) -> None:
+    one = replace(SETTINGS, tasks=("all",), policies=("base",), n=1, samples=1)
+    assert tuple(evaluate.run(one)["tasks"]) == SUBTASKS
+
+
+def test_a_broken_file_is_replaced(tmp_path: Path) -> None:
+    out = tmp_path / "result.json"
+    out.write_text('{"tasks": {"a"')
+    results = ResultFile(out, {"model_hash": "m"})
+    assert results.find("a", "base", "x") is None
+    results.write()
+    assert json.loads(out.read_text()) == {"model_hash": "m", "tasks": {}}
+
+
+def test_identity_depends_on_values_alone() -> None:
+    assert identity(a=1, b=[2]) == identity(b=[2], a=1) != identity(a=1, b=[3])
+
+
+def test_a_table_shows_no_perplexity_where_there_is_none() -> None:
+    row = {
+        "success": 0.5,
+        "success_interval_95": [0.4, 0.6],
+        "adjacent_repeat_rate": 0.0,
+        "mean_words": 9.0,
+        "distinct_2": 0.5,
+        "rows_per_sample": 16.0,
+        "full_cfg_equivalent": 32.0,
+        "seconds_per_sample": 0.1,
+        "fluency": {"perplexity": None},
+    }
+    assert "| base | 0.500 | 0.40-0.60 | - | 0.00 | 9.0 | 0.50 | 16.0 | 50% | 0.100 |" in table("t", {"base": row})
+    assert "| 88 |" in table("t", {"base": row | {"fluency": {"perplexity": 88.2}}})
