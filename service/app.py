@@ -14,6 +14,7 @@ from service.lifecycle import Service
 from service.metrics import Metrics, package_version
 from service.middleware import BodyLimit, RequestContext
 from service.routes import catalogue, generate, health, landing, metrics
+from service.schemas import HandoffEvent, StepEventReply
 from service.settings import Settings
 
 FIRST_ERROR = 400
@@ -23,7 +24,7 @@ Guided logits are c + w(c - u); w = 0 is the base decoder."""
 
 
 class Api(FastAPI):
-    """FastAPI drops every null from its document; the error examples need theirs."""
+    """Adds to FastAPI's document what it leaves out: the nulls of the error examples, and the events of a stream."""
 
     def openapi(self) -> dict[str, Any]:
         document = super().openapi()
@@ -32,6 +33,8 @@ class Api(FastAPI):
                 for status, answer in operation["responses"].items():
                     if int(status) >= FIRST_ERROR:
                         answer["content"]["application/json"]["example"]["error"].setdefault("param", None)
+        for event in (StepEventReply, HandoffEvent):  # no path returns them but inside a stream
+            document["components"]["schemas"][event.__name__] = event.model_json_schema()
         return document
 
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import resources
 
 import torch
 
 from decoding.constraints import warm_up
 from decoding.engine import Engine
-from decoding.gating import BuiltinGates, GateResolver
+from decoding.gating import GateResolver
 from decoding.handle import Handle
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
 from decoding.observer import Observer
 from decoding.runner import Runner
 from decoding.scheduler import Scheduler
+from gate_models.constants import ConstantCut, ConstantGates, shipped_cuts
 from service.settings import Settings
 
 
@@ -30,8 +29,8 @@ class Backend:
     engine: Engine
     gates: GateResolver
     gate_version: str
-    constants: Mapping[str, float]
-    """The calibrated cut of each family."""
+    cuts: tuple[ConstantCut, ...]
+    """The calibrated cuts, one a family and regime."""
 
 
 def load(
@@ -48,19 +47,12 @@ def load(
         observer=observer,
         on_news=on_news,
     )
-    gates = BuiltinGates(constants())
-    return Backend(model, engine.start(), gates, gates.version, gates.constants)
+    cuts = tuple(shipped_cuts())
+    gates = ConstantGates(cuts)
+    return Backend(model, engine.start(), gates, gates.version if cuts else gates.builtin.version, cuts)
 
 
 def default_threads() -> int:
     """One for each physical core, as torch counts them, that this process may run on."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(torch.get_num_threads(), allowed))
-
-
-def constants() -> dict[str, float]:
-    """The calibrated cut of each family, where the package ships them."""
-    file = resources.files("gate_models") / "artifacts" / "constants.json"
-    if not file.is_file():
-        return {}
-    return {str(family): float(cut) for family, cut in json.loads(file.read_text(encoding="utf-8")).items()}

@@ -13,7 +13,7 @@ class Bridge:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._watchers: dict[Handle, Callable[[], None]] = {}
+        self._watchers: dict[Handle, Callable[[Handle], None]] = {}
 
     def on_news(self, handles: list[Handle]) -> None:
         """The engine's callback; any thread."""
@@ -23,7 +23,7 @@ class Bridge:
             if not self._loop.is_closed():
                 raise
 
-    def watch(self, handle: Handle, wake: Callable[[], None]) -> None:
+    def watch(self, handle: Handle, wake: Callable[[Handle], None]) -> None:
         """Call `wake` on the loop after each step of `handle` from now on; what came before is the caller's to see."""
         self._watchers[handle] = wake
 
@@ -34,4 +34,4 @@ class Bridge:
         for handle in handles:
             watcher = self._watchers.get(handle)
             if watcher is not None:
-                watcher()
+                watcher(handle)

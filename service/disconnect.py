@@ -28,6 +28,8 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
             return task.result()
         task.cancel()
         await asyncio.wait({task})  # its clean-up frees the engine before anything else is done
+        if not task.cancelled():
+            task.exception()  # seen: nobody is left to hear of it
         raise ClientGoneError
     finally:
         task.cancel()

@@ -14,16 +14,21 @@ from service.translate import Prepared
 class Generation:
     """The handles of a request, awaited together. Lives on the event loop; use as a context manager."""
 
-    def __init__(self, prepared: Prepared, handles: Iterable[Handle], bridge: Bridge) -> None:
+    def __init__(self, prepared: Prepared, handles: Iterable[Handle], bridge: Bridge, *, every_step: bool) -> None:
         self.prepared = prepared
         self.handles = tuple(handles)
         self.began = time.monotonic()
         self._bridge = bridge
+        self._every_step = every_step
         self._news = asyncio.Event()
         self._aborted: Exception | None = None
         for handle in self.handles:
-            bridge.watch(handle, self._news.set)
+            bridge.watch(handle, self._told)
         self._news.set()  # a handle may have ended before it was watched
+
+    def _told(self, handle: Handle) -> None:
+        if self._every_step or handle.done:
+            self._news.set()
 
     @property
     def running(self) -> bool:
@@ -37,7 +42,7 @@ class Generation:
         return "length" if "length" in reasons else "stop"
 
     async def news(self) -> None:
-        """Wait until something has happened; raises what the request was aborted or failed with."""
+        """Wait until a sample has ended or, with `every_step`, moved. Raises the request's failure or abortion."""
         await self._news.wait()
         self._news.clear()
         if self._aborted is not None:

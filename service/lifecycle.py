@@ -113,7 +113,7 @@ class Service:
         return await anyio.to_thread.run_sync(function, limiter=self._workers)
 
     @contextmanager
-    def generation(self, prepared: Prepared, route: str) -> Iterator[Generation]:
+    def generation(self, prepared: Prepared, route: str, *, every_step: bool = False) -> Iterator[Generation]:
         """Submit all samples or none; leaving the block cancels whatever is unfinished, and counts the request."""
         try:
             handles = self.admit().engine.submit_all(prepared.jobs)
@@ -121,7 +121,7 @@ class Service:
             self.metrics.rejections.labels("queue_full").inc()
             raise
         self.metrics.fell_back(prepared)
-        with Generation(prepared, handles, self._bridge) as generation:
+        with Generation(prepared, handles, self._bridge, every_step=every_step) as generation:
             self.active.add(generation)
             try:
                 yield generation

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -104,8 +105,7 @@ class Metrics:
     # -- the engine's observer -----------------------------------------------------------------------------------------
 
     def on_step(self, report: StepReport) -> None:
-        for handle in report.handles:
-            self._count_rows(handle)
+        self._count_rows(report.handles)
         self.padding.inc(report.padding_rows)
         self.steps.labels("guided").inc(report.guided)
         self.steps.labels("base").inc(report.base)
@@ -118,7 +118,7 @@ class Metrics:
         self.gate_seconds.observe(seconds)
 
     def on_end(self, handle: Handle) -> None:
-        self._count_rows(handle)
+        self._count_rows([handle])
         if handle.error is not None:
             return
         job, state = handle.job, handle.state
@@ -130,16 +130,22 @@ class Metrics:
         if decided == "handoff" and state.handoff_step is not None:
             self.handoff.observe(state.handoff_step / job.steps)
 
-    def _count_rows(self, handle: Handle) -> None:
-        """Add what the ledger has gained. A sample cancelled in the middle of a step is still charged for that step."""
+    def _count_rows(self, handles: Iterable[Handle]) -> None:
+        """Add what ledgers have gained. A sample cancelled in the middle of a step is still charged for that step."""
+        gained: Counts[tuple[str, str]] = Counts()
+        abandoned = 0
         with self._lock:
-            counted = self._seen.setdefault(handle, _Counted())
-            for key, rows in list(handle.state.ledger.rows.items()):
-                self.rows.labels(*key).inc(rows - counted.rows.get(key, 0))
-                counted.rows[key] = rows
-            if handle.error is not None:
-                self.abandoned.inc(counted.total - counted.abandoned)
-                counted.abandoned = counted.total
+            for handle in handles:
+                counted = self._seen.setdefault(handle, _Counted())
+                for key, rows in list(handle.state.ledger.rows.items()):
+                    gained[key] += rows - counted.rows.get(key, 0)
+                    counted.rows[key] = rows
+                if handle.error is not None:
+                    abandoned += counted.total - counted.abandoned
+                    counted.abandoned = counted.total
+        for labels, gain in gained.items():
+            self.rows.labels(*labels).inc(gain)
+        self.abandoned.inc(abandoned)
 
     # -- the routes ----------------------------------------------------------------------------------------------------
 

@@ -121,7 +121,7 @@ class GenerateRequest(Request):
     seed: int | None = Field(None, ge=0, le=MAX_SEED)
     """Sample i is decoded with seed + i; null draws one. The seeds used are in the response."""
     n: int = Field(1, ge=1, le=MAX_CANVAS)
-    """Samples."""
+    """Samples; GET /v1/models has this server's limits on n and on n * gen_length."""
     stream: bool = False
     """Server-sent events instead of one JSON object."""
     trace: bool = False

@@ -55,7 +55,7 @@ class EventStream(Response):
             await unless_gone(receive, self._stream(scope, send))
 
     async def _stream(self, scope: Scope, send: Send) -> None:
-        with self.service.generation(self.prepared, self.route) as generation:
+        with self.service.generation(self.prepared, self.route, every_step=True) as generation:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             try:
                 async for chunk in self._chunks(generation):

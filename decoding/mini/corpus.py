@@ -14,8 +14,8 @@ _ALLOWED = re.compile(r"[a-z0-9 .,!?'\";:()&$%-]+")
 _PLACEHOLDER = re.compile(r"^person\b|(?<!\ba )(?<!\bone )(?<!\bthe )(?<!\byoung )(?<!\bold )\bperson\b|^someone\b")
 _STARTERS = frozenset(
     "a an the two three four five six many several some people children kids men women he she it they we i you his her "
-    "their my our this that there these those one all both each every no when while after before as in on at if with by "
-    "to".split()
+    "their my our this that there these those one all both each every no when while after before as in on at if with "
+    "by to".split()
 )
 _SUFFIXES = ("", "s", "es", "ed", "d", "ing", "er", "ers", "est")
 

@@ -71,6 +71,8 @@ class Run:
     rows: int
     outside: float
     """Share of the time outside the model."""
+    tokens: tuple[tuple[int, ...], ...] = ()
+    """What was decoded, request by request."""
 
 
 def _engine_run(
@@ -85,15 +87,18 @@ def _engine_run(
     scheduler: Scheduler[Handle] = Scheduler(max_rows=max(2, 2 * concurrency), max_queued_rows=2**62)
     engine = Engine(model, runner=Runner(model, invariant=invariant), scheduler=scheduler, observer=clock)
     jobs = [_job(model, named, prompt, settings, index) for index, prompt in enumerate(prompts)]
+    handles: list[Handle] = []
     running: list[Handle] = []
     began, waiting = time.perf_counter(), jobs[::-1]
     while waiting or running:
         while waiting and len(running) < concurrency:
-            running.append(engine.submit(waiting.pop()))
+            handles.append(engine.submit(waiting.pop()))
+            running.append(handles[-1])
         engine.step()
         running = [handle for handle in running if not handle.done]
     seconds = time.perf_counter() - began
-    return Run(seconds, engine.runner.counts.total, 1 - clock.model_seconds / seconds)
+    tokens = tuple(handle.result().tokens for handle in handles)
+    return Run(seconds, engine.runner.counts.total, 1 - clock.model_seconds / seconds, tokens)
 
 
 def _job(model: DenoisingModel, named: NamedPolicy, prompt: TaskPrompt, settings: BenchSettings, index: int) -> Job:
@@ -203,6 +208,8 @@ def _result(
         }
         if how == widest:
             cell["share_of_peak_flops"] = flops[policy] / seconds / peak
+            alone = runs[policy, f"concurrency {min(settings.concurrency)}"][0].tokens
+            cell["requests_that_differ"] = sum(a != b for a, b in zip(alone, repeats[0].tokens, strict=True))
         cells.append(cell)
     return {
         "settings": asdict(settings),
@@ -233,4 +240,8 @@ def table(result: dict[str, Any]) -> str:
             f"| {cell['policy']} | {cell['how']} | {cell['requests_per_s']:.2f} | {cell['rows_per_s']:.0f} "
             f"| {cell['rows_per_request']:.1f} | {cell['times_sequential']:.2f} | {outside} | {share} |"
         )
+    compared = [cell for cell in result["cells"] if "requests_that_differ" in cell]
+    differing, total = sum(cell["requests_that_differ"] for cell in compared), len(compared) * settings["requests"]
+    few, many = min(settings["concurrency"]), max(settings["concurrency"])
+    lines += ["", f"Default mode: {differing} of {total} texts differ between concurrency {few} and {many}."]
     return "\n".join(lines)

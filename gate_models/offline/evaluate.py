@@ -30,6 +30,8 @@ from gate_models.offline.policy_names import NamedPolicy, parse_policy
 from gate_models.offline.results import ResultFile, identity, summarise, table
 from gate_models.offline.tasks import TaskPrompt, expand, load_task
 
+__all__ = ["EvaluateSettings", "Sample", "decode", "named_policies", "run", "summarise", "table", "versions"]
+
 
 @dataclass(frozen=True, slots=True)
 class EvaluateSettings:

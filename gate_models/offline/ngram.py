@@ -175,6 +175,8 @@ def train(texts: Iterable[str], least_word: int = 3, least_trigram: int = 1) -> 
     kept = {key: p for key, p in p3.items() if trigrams[key[0][0], key[0][1], key[1]] >= least_trigram}
     backoff1 = _weights(p2, lambda _, w: float(one[w]))
     backoff2 = _weights(kept, lambda h, w: p2[h[1:], w])
+    # The start of a sentence is a history that no bigram spells; its entry says what backing off would have said.
+    p2[(BEGIN,), BEGIN] = float(one[BEGIN]) * math.exp(backoff1[(BEGIN,)])
     tables = (
         Table(np.arange(size), np.log(one).astype(np.float32), _by_key(range(size), lambda v: backoff1.get((v,), 0.0))),
         _table(p2, backoff2),

@@ -28,6 +28,10 @@ HELD_OUT: Final = 20
 """One text in so many is held out, by a hash of the text."""
 
 
+OTHER: Final = 1500
+"""Texts of each source that `mini` was trained on, to show how far the judge reaches beyond its own."""
+
+
 def artifact_folder() -> Path:
     """Folder of the shipped judge."""
     return Path(str(files("gate_models"))) / "artifacts" / "fluency"
@@ -117,13 +121,17 @@ def main(data: Path, out: Path) -> dict[str, Any]:
     model.save(out / "ngram.npz")
     model = NgramModel.load(out / "ngram.npz")
     held_out, dev = [text for text in texts if is_held_out(text)], references(data, "dev")
+    measured = {"held-out text": measure(model, held_out), "CommonGen dev references": measure(model, dev)}
+    for source, group in load_corpora(data).items():
+        sample = random.Random(SEED).sample(group, min(len(group), OTHER))
+        measured[f"mini's training text: {source}"] = measure(model, [sentence.text for sentence in sample])
     card = {
         "model": "modified Kneser-Ney, words, order 3",
         "words": len(model.words),
         "ngrams": [len(table.keys) for table in model.tables],
         "bytes": (out / "ngram.npz").stat().st_size,
         "texts": {source: len(group) for source, group in sources.items()},
-        "measured": {"held-out text": measure(model, held_out), "CommonGen dev references": measure(model, dev)},
+        "measured": measured,
     }
     (out / "card.json").write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
     return card

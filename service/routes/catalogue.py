@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, Literal
 
 from fastapi import APIRouter
@@ -90,10 +91,13 @@ class GateSourceInfo(Reply):
 
 
 class GateInfo(Reply):
-    family: str
+    family: str | None
     source: str
     version: str
-    fraction: float | None = None
+    fraction: float | None
+    """Where a constant gate hands off; null: it keeps guidance on."""
+    regime: dict[str, Any]
+    """The setting that it was measured in; it serves no other."""
 
 
 class GateList(Reply):
@@ -185,7 +189,13 @@ async def gates(service: ServiceDep) -> GateList:
     backend = service.backend
     return GateList(
         data=[
-            GateInfo(family=family, source="constant", version=backend.gate_version, fraction=fraction)
-            for family, fraction in sorted(backend.constants.items())
+            GateInfo(
+                family=cut.regime.family,
+                source="constant",
+                version=backend.gate_version,
+                fraction=cut.fraction,
+                regime=asdict(cut.regime),
+            )
+            for cut in backend.cuts
         ]
     )

@@ -48,7 +48,7 @@ def test_prompts_are_valid_and_distinct(name: str) -> None:
     prompts = load_task(name)
     assert len(prompts) >= (108 if name == "collie-c06a" else 200)
     assert len({prompt.id for prompt in prompts}) == len(prompts)
-    if name != "collie-c06a":  # its 108 records have 56 different targets
+    if name not in OLDER and name != "collie-c06a":  # whose 108 records have 56 different targets
         assert len({prompt.text() for prompt in prompts}) == len(prompts)
     for prompt in prompts:
         constraint = parse(prompt.constraint)

@@ -68,15 +68,24 @@ class ServerProcess:
     def open_request(self, body: dict[str, Any]) -> socket.socket:
         """Send a generate request and leave it: closing the socket is a client that goes away."""
         content = json.dumps(body).encode()
-        head = f"POST /generate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(content)}"
+        head = ["POST /generate HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
+        head += [f"Content-Length: {len(content)}", "", ""]
         connection = socket.create_connection(("127.0.0.1", self.port))
-        connection.sendall(head.encode() + b"\r\n\r\n" + content)
+        connection.sendall("\r\n".join(head).encode() + content)
         return connection
 
     def metrics(self) -> Counter[str]:
         """Samples by name and labels."""
         text = self.client.get("/metrics").text
         return Counter({key: float(value) for key, value in re.findall(r"^(astargate_\S+) (\S+)$", text, re.MULTILINE)})
+
+    def wait_running(self, count: int = 1) -> None:
+        """Wait until the engine has begun with `count` requests."""
+        for _ in range(600):
+            if self.metrics()["astargate_requests_running"] >= count:
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"fewer than {count} requests are running")
 
     def wait_idle(self) -> Counter[str]:
         """Metrics once no request is left."""

@@ -13,6 +13,7 @@ from decoding import policy as policies
 from decoding.constraints import FAMILIES, catalogue
 from decoding.gating import Decision
 from decoding.request import StepEvent
+from gate_models.constants import shipped_cuts
 from service import examples, openapi, schemas
 from tests.service.process import ROOT
 
@@ -82,7 +83,10 @@ def test_constraint_catalogue(server):
 
 
 def test_gates_and_models(server):
-    assert server.client.get("/v1/gates").json() == {"object": "list", "data": []}
+    gates = server.client.get("/v1/gates").json()["data"]
+    assert [(g["family"], g["source"], g["fraction"]) for g in gates] == [
+        (cut.regime.family, "constant", cut.fraction) for cut in shipped_cuts()
+    ]
     (model,) = server.client.get("/v1/models").json()["data"]
     assert model["batch_invariant"] is True
     assert model["limits"]["max_prompt"] > 0
@@ -94,6 +98,14 @@ def test_policies_list_their_gate_settings(server):
     assert set(sources) == set(policies.GATE_SOURCES)
     assert sources["risk"]["defaults"] == {"margin": 0.03, "confidence": 0.95}
     assert sources["drained"]["learned"] is False
+
+
+def test_the_readme_s_request_works(server):
+    (body,) = re.findall(
+        r"/generate [^']*'[^']*' -d '(.*?)'", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
+    )
+    answer = server.generate(json.loads(body))
+    assert all(sample["text"] for sample in answer["samples"])
 
 
 def test_landing_page_links_work(server):

@@ -7,8 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -23,16 +21,11 @@ LONG = {"prompt": "a", "gen_length": 32, "steps": 64, "policy": {"preset": "full
 ENDLESS = {**LONG, "steps": 4096}
 
 
-def running(process, count=1):
-    while process.metrics()["astargate_requests_running"] < count:
-        time.sleep(0.02)
-
-
 def test_a_signal_lets_running_requests_finish(spawn):
     process = spawn().wait_for(200)
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(httpx.post, f"{process.url}/generate", json=LONG, timeout=120)
-        running(process)
+        process.wait_running()
         process.process.send_signal(signal.SIGTERM)
         process.wait_for(503)
         assert error_of(process.client.get("/health/ready"))["code"] == "draining"
@@ -48,7 +41,7 @@ def test_full_queue_then_a_drain_that_runs_out_of_time(spawn):
     process = spawn("--drain-seconds", "0.5", "--max-queued-rows", "64").wait_for(200)
     with ThreadPoolExecutor(2) as pool:
         plain = pool.submit(httpx.post, f"{process.url}/generate", json=ENDLESS, timeout=120)
-        running(process)
+        process.wait_running()
         refused = process.client.post("/generate", json=LONG)
         assert (refused.status_code, error_of(refused)["code"]) == (429, "queue_full")
         assert int(refused.headers["retry-after"]) >= 1
@@ -106,26 +99,19 @@ def test_a_model_that_cannot_be_loaded_ends_the_server(spawn, tmp_path):
 
 
 def test_a_model_that_fails_gives_500_and_the_server_goes_on(spawn, tmp_path):
-    """Weights that are NaN for one token: a prompt with that token fails alone."""
+    """Weights that are NaN at the last prompt position: a prompt that reaches it fails, and fails alone."""
     folder = tmp_path / "model"
     shutil.copytree(shipped_model(), folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     tensors = load_file(folder / "model.safetensors")
-    (embedding,) = [name for name in tensors if "word_embeddings" in name]
-    tokenizer = (folder / "tokenizer.json").read_text()
-    assert '"zebra"' in tokenizer
-    from decoding.models.registry import load_model
-
-    (zebra,) = load_model("mini").codec.encode("zebra")
-    positions = next(name for name in tensors if "position_embeddings" in name)
-    tensors[positions][-1] = torch.nan  # the last position: reached by the longest prompts alone
+    (positions,) = [name for name in tensors if "position_embeddings" in name]
+    tensors[positions][-1] = torch.nan  # reached by the longest prompts alone
     save_file(tensors, folder / "model.safetensors")
-    del embedding, zebra
     process = spawn("--model", str(folder)).wait_for(200)
     limit = process.client.get("/v1/models").json()["data"][0]["limits"]["max_prompt"]
     bad = {"prompt": "dog " * limit, "gen_length": 8, "policy": {"preset": "base"}}
     with ThreadPoolExecutor(2) as pool:
         good = pool.submit(process.generate, LONG)
-        running(process)
+        process.wait_running()
         reply = process.client.post("/generate", json=bad, headers={"X-Request-Id": "find-me"})
         assert good.result()["samples"][0]["text"]
     assert reply.status_code == 500
@@ -141,4 +127,3 @@ def test_a_bad_setting_is_named(tmp_path):
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert found.returncode == 2
     assert "--port" in found.stderr
-    assert threading.active_count() >= 1

@@ -83,7 +83,7 @@ def test_a_client_that_leaves_frees_its_rows(server):
     with httpx.Client(base_url=server.url, timeout=60) as client:
         request = {"prompt": "a", "gen_length": 64, "steps": 4096, "policy": {"preset": "base"}, "stream": True}
         with client.stream("POST", "/generate", json=request) as reply:
-            next(reply.iter_raw())
+            assert next(chunk for chunk in reply.iter_text() if "event: step" in chunk)
     spent = server.wait_idle() - before
     assert 0 < spent["astargate_forward_rows_abandoned_total"] < 1000
     assert spent['astargate_requests_total{finish_reason="cancelled",policy="base",route="/generate"}'] == 1

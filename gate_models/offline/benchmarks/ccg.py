@@ -13,7 +13,7 @@ from gate_models.offline.tasks import TaskPrompt
 
 
 def _sentence(reference: str) -> str:
-    plain = reference.replace(" .", ".").strip()
+    plain = reference.replace(" .", ".").replace("\u2019", "'").strip()
     return plain if plain[-1] in ".!?" else plain + "."
 
 
