@@ -71,7 +71,7 @@ class Engine:
         spec = self.model.spec
         jobs = list(jobs)
         for job in jobs:
-            check_job(job, spec)
+            check_job(job, spec, invariant=self.runner.invariant)
         handles = [Handle(CanvasState(job, spec.mask_id, spec.end_ids), self._cancelled) for job in jobs]
         self._ask_gates(handles, arriving=True)
         with self._lock:

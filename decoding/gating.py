@@ -27,6 +27,8 @@ class Regime:
     order: str
     eos: str
     """How end-of-text is handled: "as_is", or the options that are on joined by "+"."""
+    tail_reuse: str | None = None
+    """Mode and refresh of key-value reuse, such as "prefix:8"; None: exact, as every audit is."""
 
 
 @dataclass(frozen=True, slots=True)

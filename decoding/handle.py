@@ -46,6 +46,8 @@ class Outcome:
     decision: Decision | None
     """The gate's last decision."""
     fallback_reason: str | None
+    approximate: bool
+    """Whether some step reused keys and values (`tail_reuse`), so that exact decoding may give another text."""
     seconds: float
     """From submission to the end."""
     queue_seconds: float
@@ -162,6 +164,7 @@ def outcome_of(handle: Handle) -> Outcome:
         handoff_masked=state.handoff_masked,
         decision=state.decision,
         fallback_reason=state.fallback_reason,
+        approximate=state.approximate,
         seconds=now - handle.submitted,
         queue_seconds=(handle.first_run or now) - handle.submitted,
     )

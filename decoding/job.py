@@ -113,16 +113,18 @@ class Job:
 
 def regime_of(job: Job, model_hash: str) -> Regime:
     """The regime that a job asks a gate for."""
+    policy = job.policy
     return Regime(
         model_hash=model_hash,
         family=job.family,
-        guidance_scale=job.policy.guidance_scale,
+        guidance_scale=policy.guidance_scale,
         steps=job.steps,
         gen_length=job.gen_length,
-        tail_width=job.policy.tail_width,
+        tail_width=policy.tail_width,
         temperature=job.sampling.temperature,
         block_length=job.block_length,
         confidence=job.sampling.confidence,
-        order=job.policy.order,
+        order=policy.order,
         eos=job.sampling.eos,
+        tail_reuse=None if policy.tail_reuse is None else f"{policy.tail_reuse}:{policy.tail_refresh}",
     )

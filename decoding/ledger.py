@@ -19,9 +19,12 @@ class Ledger:
     rows: dict[tuple[Branch, Purpose], int] = field(default_factory=dict)
     skipped_by_eos: int = 0
     """Rows that were not run because an end-of-text filled the rest; never part of `saved`."""
+    tokens: int = 0
+    """Tokens of the rows that went through the model, padding aside: fewer than a row's where its tail is reused."""
 
-    def charge(self, branch: Branch, purpose: Purpose, rows: int = 1) -> None:
-        """Add rows that the runner ran."""
+    def charge(self, branch: Branch, purpose: Purpose, rows: int = 1, *, tokens: int = 0) -> None:
+        """Add rows that the runner ran, and the tokens that they took."""
+        self.tokens += tokens
         self.rows[branch, purpose] = self.rows.get((branch, purpose), 0) + rows
 
     def of(self, branch: Branch | None = None, purpose: Purpose | None = None) -> int:
@@ -37,7 +40,7 @@ class Ledger:
         return full_cfg_equivalent - self.total - self.skipped_by_eos
 
     def copy(self) -> Ledger:
-        return Ledger(dict(self.rows), self.skipped_by_eos)
+        return Ledger(dict(self.rows), self.skipped_by_eos, self.tokens)
 
     @staticmethod
     def sum(ledgers: Iterable[Ledger]) -> Ledger:
@@ -46,4 +49,5 @@ class Ledger:
             for (branch, purpose), rows in ledger.rows.items():
                 result.charge(branch, purpose, rows)
             result.skipped_by_eos += ledger.skipped_by_eos
+            result.tokens += ledger.tokens
         return result

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, get_args
 
+from decoding.models.protocol import ReuseMode
 from decoding.order import GUIDED_ORDERS
 
 GateSource = Literal["fraction", "constant", "recorded", "raw", "policy", "value", "risk", "drained", "never"]
@@ -20,6 +21,9 @@ Preset = Literal["base", "full_cfg", "handoff", "parallel_tail"]
 GATE_SOURCES: Final = get_args(GateSource)
 PRESETS: Final = get_args(Preset)
 ON_FALLBACK: Final = get_args(OnFallback)
+REUSE_MODES: Final = get_args(ReuseMode)
+TAIL_REFRESH: Final = 8
+_NEEDS_REUSE: Final = "needs tail_reuse: it says how often what is reused is computed again"
 MAX_GUIDANCE_SCALE: Final = 20.0
 FREEZE_GRID: Final = (0.05, 0.10, 0.15, 0.22, 0.30, 0.45, 0.60)
 
@@ -112,6 +116,12 @@ class DecodingPolicy:
     """Positions committed per base step after handoff; 1 follows the schedule."""
     tail_threshold: float | None = None
     """Adaptive tail: commit while confidence reaches this, at least 1 and at most `tail_width`."""
+    tail_reuse: ReuseMode | None = None
+    """Approximate, faster base steps: keep keys and values, run only from the active block on ('prefix') or it alone
+    ('dual').
+    """
+    tail_refresh: int = TAIL_REFRESH
+    """With tail_reuse: run everything again every so many base steps (1: always, exact)."""
     on_fallback: OnFallback = "full_cfg"
 
     def __post_init__(self) -> None:
@@ -119,7 +129,7 @@ class DecodingPolicy:
         _within("guidance_scale", self.guidance_scale, 0.0, MAX_GUIDANCE_SCALE)
         _one_of("order", self.order, ("confidence", "random", *GUIDED_ORDERS))
         _one_of("on_fallback", self.on_fallback, ON_FALLBACK)
-        for name in ("guided_width", "tail_width"):
+        for name in ("guided_width", "tail_width", "tail_refresh"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise PolicyError(name, "must be a whole number of at least 1")
@@ -137,6 +147,12 @@ class DecodingPolicy:
             raise PolicyError(
                 "tail_width", "is only used after a handoff; this policy never hands off (see guided_width)"
             )
+        if self.tail_reuse is not None:
+            _one_of("tail_reuse", self.tail_reuse, REUSE_MODES)
+            if self.never_base:
+                raise PolicyError("tail_reuse", "is only used after a handoff; this policy never hands off")
+        elif self.tail_refresh != TAIL_REFRESH:
+            raise PolicyError("tail_refresh", _NEEDS_REUSE)
         if self.guidance_scale == 0.0 and self.guided_width != 1:
             raise PolicyError("guided_width", "is not used without guidance; use tail_width")
         if self.guidance_scale == 0.0 and self.order in GUIDED_ORDERS:
@@ -162,7 +178,7 @@ _PRESET_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 _UNUSED: Final[Mapping[str, tuple[str, ...]]] = {
     "base": ("guided_width", "gate", "on_fallback"),
-    "full_cfg": ("gate", "on_fallback", "tail_width", "tail_threshold"),
+    "full_cfg": ("gate", "on_fallback", "tail_width", "tail_threshold", "tail_reuse", "tail_refresh"),
 }
 
 
@@ -176,6 +192,8 @@ def resolve_policy(preset: str, given: Mapping[str, Any], *, gen_length: int | N
     for name in _UNUSED.get(preset, ()):
         if name in given:
             raise PolicyError(name, f"is not used by preset '{preset}'; leave it out")
+    if "tail_refresh" in given and given.get("tail_reuse") is None:
+        raise PolicyError("tail_refresh", _NEEDS_REUSE)
     values = {**_PRESET_DEFAULTS[preset], **given}
     if gen_length is not None and "tail_width" not in given:
         values["tail_width"] = min(values.get("tail_width", 1), gen_length)

@@ -13,6 +13,7 @@ from decoding.gating import Decision
 from decoding.job import Job
 from decoding.kernel import Candidates
 from decoding.ledger import Ledger
+from decoding.models.protocol import Kept
 from decoding.order import CONFIDENCE_KINDS, GUIDED_ORDERS, RANDOM, Order, commit_count, ranked
 from decoding.schedule import BlockSchedule
 from decoding.trace import Phase, StepStats, Summary, Trace
@@ -50,11 +51,22 @@ class CanvasState:
         self.decision: Decision | None = None
         self.fallback_reason: str | None = None
         self.ledger = Ledger()
+        self.kept = self._kept()
         self.trace = Trace(tuple(start), end_ids[0], job.start_step)
         self.round = 0
         self.schedule = BlockSchedule.starting_at(self.step, self.masked, job.steps, job.block_length, wide=self.wide)
         self._confidence = np.full(job.gen_length, np.nan)
         self._entropy = np.full(job.gen_length, np.nan)
+
+    def _kept(self) -> Kept | None:
+        """A base tail's empty store of keys and values, where the policy reuses them."""
+        mode = self.job.policy.tail_reuse if self.phase == "base" else None
+        return None if mode is None else Kept(mode, self.job.policy.tail_refresh)
+
+    @property
+    def approximate(self) -> bool:
+        """Whether a step reused keys and values, so that the text may differ from exact decoding's."""
+        return self.kept is not None and self.kept.reused > 0
 
     @property
     def masked(self) -> NDArray[np.bool_]:
@@ -109,6 +121,7 @@ class CanvasState:
             self.phase = "base"
             self.handoff_step = self.step
             self.handoff_masked = int(self.masked.sum())
+            self.kept = self._kept()
             if self.wide:
                 self.schedule.skip_empty(self.masked)
 
@@ -222,7 +235,9 @@ class CanvasState:
         )
 
     def settle(self) -> None:
-        """Book the rows that `eos_fill` made unnecessary, against the same run without it."""
+        """Let go of what was kept; book the rows that `eos_fill` made unnecessary, against the same run without it."""
+        if self.kept is not None:
+            self.kept.layers = None
         if self.job.sampling.eos_fill and self.job.start is None:
             own = self.ledger.of(purpose=self.job.purpose)
             self.ledger.skipped_by_eos = max(0, self.job.planned_rows(self.handoff_step) - own)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from typing import cast
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from decoding.kernel import Candidates, candidates
 from decoding.ledger import BRANCHES, Branch
-from decoding.models.protocol import DenoisingModel
+from decoding.models.protocol import DenoisingModel, ReusableModel, ReuseRow
 from decoding.request import CanvasState
 
 INVARIANT_TILE = 8
@@ -43,6 +44,13 @@ class _Row:
     prompt_length: int
     scored: NDArray[np.int64]
     features: Tensor = field(default_factory=lambda: torch.empty(0))
+
+    def reusing(self) -> ReuseRow:
+        """As a base row of a tail that reuses keys and values."""
+        assert self.request.kept is not None  # told apart in `Runner.run`
+        scored, schedule = self.scored.tolist(), self.request.schedule
+        block = (min([schedule.start, *scored[:1]]), schedule.stop)
+        return ReuseRow(self.ids, self.prompt_length, scored, block, self.request.kept)
 
 
 @dataclass(slots=True)
@@ -86,8 +94,12 @@ class Runner:
         """Candidates for each of `requests`; charges every row that was run to its request's ledger."""
         began, in_model = time.perf_counter(), self.counts.model_seconds
         pairs = [self._rows(request) for request in requests]
-        for tile in self._tiles([row for pair in pairs for row in pair]):
+        rows = [row for pair in pairs for row in pair]
+        for tile in self._tiles([row for row in rows if row.request.kept is None]):
             self._encode(tile)
+        reusing = [row for row in rows if row.request.kept is not None]
+        for start in range(0, len(reusing), self.tile):
+            self._encode_reusing(reusing[start : start + self.tile])
         results: dict[int, StepResult] = {}
         for branches in (1, 2):
             results |= self._candidates([pair for pair in pairs if len(pair) == branches])
@@ -132,10 +144,24 @@ class Runner:
         for index, row in enumerate(tile):
             at = index * length + row.prompt_length + torch.from_numpy(row.scored)
             row.features = features[at.to(device)]
-            row.request.ledger.charge(row.branch, row.request.job.purpose)
-            self.counts.rows[row.branch] += 1
+            self._charge(row, len(row.ids))
         self.counts.padding_rows += dummy
         self.counts.forwards += 1
+
+    def _encode_reusing(self, tile: list[_Row]) -> None:
+        given = [row.reusing() for row in tile]
+        before = [row.kept.tokens for row in given]
+        began = time.perf_counter()
+        found = cast(ReusableModel, self.model).encode_reusing(given)  # jobs for other models are refused
+        self.counts.model_seconds += time.perf_counter() - began
+        for row, features, reuse, earlier in zip(tile, found, given, before, strict=True):
+            row.features = features
+            self._charge(row, reuse.kept.tokens - earlier)
+        self.counts.forwards += 1
+
+    def _charge(self, row: _Row, tokens: int) -> None:
+        row.request.ledger.charge(row.branch, row.request.job.purpose, tokens=tokens)
+        self.counts.rows[row.branch] += 1
 
     def _candidates(self, pairs: list[list[_Row]]) -> dict[int, StepResult]:
         """Head, tilt, sample and statistics for the scored positions of requests in one phase, chunk by chunk."""

@@ -52,6 +52,11 @@ class BlockSchedule:
         return schedule
 
     @property
+    def start(self) -> int:
+        """First position of the current block."""
+        return self.block * self.gen_length // self.blocks
+
+    @property
     def stop(self) -> int:
         """End of the region that may be committed now: every position left of it (LLaDA's candidates)."""
         return (self.block + 1) * self.gen_length // self.blocks

@@ -22,8 +22,8 @@ class JobError(ValueError):
         self.param = param
 
 
-def check_job(job: Job, spec: ModelSpec) -> None:
-    """Raise `JobError` unless `job` can be decoded by the model of `spec`."""
+def check_job(job: Job, spec: ModelSpec, *, invariant: bool = False) -> None:
+    """Raise `JobError` unless `job` can be decoded by the model of `spec`, in invariant mode where `invariant`."""
     if not 1 <= job.gen_length <= spec.max_canvas:
         raise JobError("gen_length", f"must be from 1 to {spec.max_canvas} for model {spec.name}")
     if not 1 <= job.steps <= MAX_STEPS:
@@ -40,8 +40,23 @@ def check_job(job: Job, spec: ModelSpec) -> None:
         job.policy.check_canvas(job.gen_length)
     except PolicyError as error:
         raise JobError(f"policy.{error.param}", str(error)) from None
+    if job.policy.tail_reuse is not None:
+        _check_reuse(job, spec, invariant=invariant)
     _check_sampling(job)
     _check_start(job, spec)
+
+
+def _check_reuse(job: Job, spec: ModelSpec, *, invariant: bool) -> None:
+    if not spec.reuses_key_values:
+        raise JobError("policy.tail_reuse", f"is not supported by model {spec.name}; leave it out")
+    if invariant:
+        raise JobError("policy.tail_reuse", "is approximate and not available in batch-invariant mode; leave it out")
+    if job.record != "commits":
+        raise JobError(
+            "policy.tail_reuse",
+            "cannot be combined with a trace or a gate that reads statistics of every step: outside the active block "
+            "there are none; leave one of them out",
+        )
 
 
 def _check_sampling(job: Job) -> None:

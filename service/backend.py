@@ -37,7 +37,7 @@ def load(
     settings: Settings, *, observer: Observer | None = None, on_news: Callable[[list[Handle]], None] | None = None
 ) -> Backend:
     """Load the model and start the engine: seconds to minutes. Raises `CheckpointError` or torch's own errors."""
-    model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
+    model = load_model(settings.model, device=settings.device, dtype=settings.dtype, quantization=settings.quantization)
     warm_up()
     engine = Engine(
         model,

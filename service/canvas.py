@@ -30,7 +30,8 @@ def needed_tokens(constraint: Constraint | None, codec: TextCodec) -> int:
     tokens: Counter[int] = Counter()
     for phrase, times in Counter(constraint.required_text()).items():
         repeats = times if len(phrase) >= SHORTEST_WHOLE else 1
-        tokens |= Counter({token: count * repeats for token, count in Counter(codec.encode(phrase)).items()})
+        shortest = min(codec.encode(phrase), codec.encode(phrase.lower()), key=len)  # predicates ignore case
+        tokens |= Counter({token: count * repeats for token, count in Counter(shortest).items()})
     return max(tokens.total(), constraint.minimum_words())
 
 

@@ -6,12 +6,10 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from enum import Enum
 from typing import TypeVar
-
-import anyio
-import anyio.to_thread
 
 from decoding.handle import DecodingError
 from decoding.scheduler import QueueFullError
@@ -49,7 +47,7 @@ class Service:
         self.failure: str | None = None
         self.active: set[Generation] = set()
         self._backend: Backend | None = None
-        self._workers = anyio.CapacityLimiter(WORKERS)
+        self._workers = ThreadPoolExecutor(WORKERS, "astargate-worker")
         self._idle = asyncio.Event()
 
     @property
@@ -110,7 +108,7 @@ class Service:
 
     async def work(self, function: Callable[[], T]) -> T:
         """Run tokenizing or evaluation on a worker thread."""
-        return await anyio.to_thread.run_sync(function, limiter=self._workers)
+        return await asyncio.get_running_loop().run_in_executor(self._workers, function)
 
     @contextmanager
     def generation(self, prepared: Prepared, route: str, *, every_step: bool = False) -> Iterator[Generation]:
@@ -150,7 +148,8 @@ class Service:
     async def close(self) -> None:
         """Stop the engine after its current step."""
         if self._backend is not None:
-            await anyio.to_thread.run_sync(self._backend.engine.close)
+            await asyncio.to_thread(self._backend.engine.close)
+        self._workers.shutdown(cancel_futures=True)
 
 
 def _finish_reason(error: BaseException) -> str:

@@ -64,6 +64,7 @@ def sample(prepared: Prepared, index: int, outcome: Outcome, model: DenoisingMod
         index=index,
         seed=outcome.job.noise.seed,
         text=text,
+        approximate=outcome.approximate,
         finish_reason="stop" if outcome.finish_reason == "stop" else "length",
         satisfied=verdict and verdict.satisfied,
         score=verdict and verdict.score,

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validat
 from decoding import policy as policies
 from decoding.constraints import FAMILIES, catalogue
 from decoding.job import Sampling
+from decoding.models.protocol import ReuseMode
 from decoding.order import CONFIDENCE_KINDS, GUIDED_ORDERS
 from decoding.policy import MAX_GUIDANCE_SCALE, GateSource, OnFallback, Preset
 from decoding.validation import MAX_STEPS, MAX_TEMPERATURE
@@ -64,12 +65,8 @@ class PolicyRequest(Request):
     """How guidance is spent. A field that is left out (or null) takes the preset's value; an unused one is refused."""
 
     preset: Preset | None = Field(None, description="A shorthand for a combination; 'handoff' where left out.")
-    guidance_scale: float | None = Field(
-        None,
-        ge=0,
-        le=MAX_GUIDANCE_SCALE,
-        description="w in c + w(c - u), LLaDA's cfg_scale; Dream's u + g(c - u) is g = w + 1. 0 is the base decoder.",
-    )
+    guidance_scale: float | None = Field(None, ge=0, le=MAX_GUIDANCE_SCALE)
+    """w in c + w(c - u), LLaDA's cfg_scale; Dream's u + g(c - u) is g = w + 1. 0 is the base decoder."""
     guided_width: int | None = Field(None, ge=1, le=MAX_CANVAS, description=_POLICY["guided_width"])
     order: str | None = Field(
         None,
@@ -79,9 +76,10 @@ class PolicyRequest(Request):
     gate: GateRequest | None = None
     tail_width: int | None = Field(None, ge=1, le=MAX_CANVAS, description=_POLICY["tail_width"])
     tail_threshold: float | None = Field(None, ge=0, le=1, description=_POLICY["tail_threshold"])
-    on_fallback: OnFallback | None = Field(
-        None, description="What a request gets that no gate serves: full guidance, none, or a 422."
-    )
+    tail_reuse: ReuseMode | None = Field(None, description=_POLICY["tail_reuse"])
+    tail_refresh: int | None = Field(None, ge=1, le=MAX_STEPS, description=_POLICY["tail_refresh"])
+    on_fallback: OnFallback | None = None
+    """What a request gets that no gate serves: full guidance, none, or a 422."""
 
     @model_validator(mode="before")
     @classmethod
@@ -155,6 +153,8 @@ class ResolvedPolicy(Reply):
     gate: GateSettings
     tail_width: int
     tail_threshold: float | None
+    tail_reuse: ReuseMode | None
+    tail_refresh: int
     on_fallback: OnFallback
 
 
@@ -223,6 +223,8 @@ class Sample(Reply):
     index: int
     seed: int
     text: str
+    approximate: bool
+    """Whether steps reused keys and values (policy.tail_reuse): exact decoding may give another text."""
     finish_reason: Literal["stop", "length"]
     """'stop' where the text ends in the canvas, 'length' where it fills it."""
     satisfied: bool | None

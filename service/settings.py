@@ -20,11 +20,13 @@ class Settings(BaseSettings):
     port: int = Field(default=8000, ge=0, le=65535)
     """Port to listen on; 0 takes a free one."""
     model: str = "mini"
-    """'mini' (shipped) or a checkpoint folder."""
+    """'mini' (shipped), a checkpoint folder, or a hub id owner/name[@revision], downloaded once."""
     device: str = "cpu"
-    """Torch device, such as cpu or cuda:0."""
+    """Torch device, such as cpu or cuda:0; several, joined by commas, share the model's layers (not mini's)."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """Precision of the weights."""
+    quantization: Literal["none", "int8", "int4"] = "none"
+    """Weight-only quantization of the model's layers (not mini's); needs torchao."""
     threads: int | None = Field(default=None, ge=1, le=1024)
     """Torch threads of the engine; by default one for each physical core that this process may use."""
     batch_invariant: bool = False

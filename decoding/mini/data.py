@@ -18,6 +18,9 @@ __all__ = ["Batch", "Example", "ExampleSampler", "Record", "batches", "collate",
 
 CANVAS_BUCKET = 4
 MAX_CANVAS = 64
+TAIL_SHARE, ROOMY_SHARE = 0.06, 0.2
+"""Share of canvases with more room than the bucket leaves. Low-confidence order commits end-of-text wherever it is
+likely, so a model that often saw half-empty long canvases would end early on every long one."""
 _ATTEMPTS = 8
 
 
@@ -82,9 +85,9 @@ class ExampleSampler:
         drawn = self.draw()
         dropped = rng.random() < self.prompt_dropout
         prompt = self.pool.codec.encode_prompt(drawn.prompt)
-        near = 0.5 if drawn.roomy else 0.85
-        room = rng.randint(1, 4) if rng.random() < near else rng.randint(5, 20)
-        length = min(MAX_CANVAS, -(-(len(drawn.ids) + room) // CANVAS_BUCKET) * CANVAS_BUCKET)
+        tail = rng.random() < (ROOMY_SHARE if drawn.roomy else TAIL_SHARE)
+        needed = len(drawn.ids) + (rng.randint(4, 12) if tail else 1)
+        length = min(MAX_CANVAS, -(-needed // CANVAS_BUCKET) * CANVAS_BUCKET)
         return Example(prompt, [*drawn.ids, *[self.end_of_text] * (length - len(drawn.ids))], dropped)
 
 

@@ -57,15 +57,11 @@ def subject_of(record: Record, rng: random.Random, share: float = 0.55) -> Seque
     return rng.sample(record.content, min(len(record.content), rng.choice((1, 1, 2))))
 
 
-def keyword_set(record: Record, rng: random.Random, count: int | None = None) -> list[str]:
-    """The benchmark concepts of the sentence seven times in ten where it has them, else words of its own."""
-    if count is None and record.concepts and rng.random() < 0.7:
-        chosen = list(record.concepts)
-    else:
-        wanted = rng.choices(KEYWORD_COUNTS, KEYWORD_WEIGHTS)[0] if count is None else count
-        chosen = rng.sample(record.content, min(wanted, len(record.content)))
-    rng.shuffle(chosen)
-    return chosen
+def keyword_set(record: Record, rng: random.Random, count: int | None) -> list[str]:
+    """The benchmark concepts of the sentence (None), or `count` words of its own, in random order."""
+    if count is None:
+        return rng.sample(record.concepts, len(record.concepts))
+    return rng.sample(record.content, min(count, len(record.content)))
 
 
 def word_range(words: int, rng: random.Random) -> WordCount:
@@ -78,11 +74,16 @@ def word_range(words: int, rng: random.Random) -> WordCount:
 
 
 def keywords(pool: Pool, rng: random.Random) -> Draw | None:
-    """1 to 10 keywords, sometimes with a word count or without commas; one text in eight has no keyword."""
-    record = pool.any(rng)
+    """1 to 10 keywords, sometimes with a word count or without commas; one text in eight has no keyword.
+
+    Sentences with benchmark concepts get those seven times in ten; many keywords mostly come from long texts.
+    """
+    count = rng.choices(KEYWORD_COUNTS, KEYWORD_WEIGHTS)[0]
+    record = pool.long(rng) if rng.random() < (0.6 if count > 5 else 0.1) else pool.any(rng)
     parts, constraints = [], list[Constraint]()
     if rng.random() < 0.88 and record.content:
-        chosen = keyword_set(record, rng)
+        own = record.concepts and rng.random() < 0.7
+        chosen = keyword_set(record, rng, None if own else count)
         constraints.append(Keywords(tuple(chosen)))
         parts.append(rng.choice(phrasings.KEYWORDS).format(listing(chosen, rng)))
     if not record.comma and rng.random() < 0.15:
@@ -149,7 +150,7 @@ def keyword_frequency(pool: Pool, rng: random.Random) -> Draw | None:
     relation = rng.choice((AT_LEAST, AT_LEAST, LESS_THAN))
     record: Record | None
     if relation == AT_LEAST and rng.random() < 0.8:
-        record = rng.choice(pool.repeating) if pool.repeating and rng.random() < 0.4 else pool.joined(rng)
+        record = rng.choice(pool.repeating) if pool.repeating and rng.random() < 0.3 else pool.long(rng)
         words: Sequence[str] = record.repeated if record else ()
     else:
         record = pool.any(rng)
@@ -173,7 +174,7 @@ def keyword_frequency(pool: Pool, rng: random.Random) -> Draw | None:
 
 def letter_frequency(pool: Pool, rng: random.Random) -> Draw | None:
     """A letter at least, or less than, so often, close to its count in the text."""
-    record = pool.any(rng)
+    record = pool.long(rng) if rng.random() < 0.15 else pool.any(rng)
     text = pool.text(record.ids).lower()
     relation = rng.choice((AT_LEAST, LESS_THAN))
     if relation == AT_LEAST:
@@ -191,7 +192,7 @@ def letter_frequency(pool: Pool, rng: random.Random) -> Draw | None:
 
 def capital_frequency(pool: Pool, rng: random.Random) -> Draw | None:
     """At least, or less than, so many words in capitals: markers are put in front of some words of the text."""
-    record = pool.any(rng)
+    record = pool.long(rng) if rng.random() < 0.2 else pool.any(rng)
     relation = rng.choice((AT_LEAST, AT_LEAST, LESS_THAN))
     wanted = rng.choice((1, 1, 2, 2, 3, 3, 4, 5, 6, 8)) if relation == AT_LEAST else rng.choice((0, 0, 0, 1, 1, 2, 3))
     ids = capitals.shout(record.ids, wanted, pool, rng)
@@ -210,7 +211,7 @@ def capital_frequency(pool: Pool, rng: random.Random) -> Draw | None:
 
 def no_comma(pool: Pool, rng: random.Random) -> Draw | None:
     """No comma, mostly in texts long enough to want one."""
-    record = pool.any(rng, "tinystories") if rng.random() < 0.5 else pool.joined(rng) or pool.any(rng)
+    record = pool.long(rng)
     if record.comma:
         return None
     parts = [say(_NO_COMMA, phrasings.NO_COMMA, rng)]
@@ -219,7 +220,7 @@ def no_comma(pool: Pool, rng: random.Random) -> Draw | None:
 
 def collie_c07(pool: Pool, rng: random.Random) -> Draw | None:
     """Three random words of the text, function words and clitics too."""
-    record = pool.any(rng)
+    record = pool.long(rng) if rng.random() < 0.15 else pool.any(rng)
     forms = dict.fromkeys(form for word in collie_words(pool.text(record.ids)) if (form := collie_form(word)).isalnum())
     if len(forms) < 3:
         return None
@@ -229,10 +230,8 @@ def collie_c07(pool: Pool, rng: random.Random) -> Draw | None:
 
 
 def collie_c06a(pool: Pool, rng: random.Random) -> Draw | None:
-    """At least n words of at most m characters; texts of long words are mostly passed over."""
-    record = pool.any(rng) if rng.random() < 0.6 else pool.joined(rng, "tinystories" if rng.random() < 0.3 else None)
-    if record is None:
-        return None
+    """At least n words of at most m characters, mostly from texts joined because their words are short."""
+    record = rng.choice(pool.plain) if pool.plain and rng.random() < 0.7 else pool.any(rng)
     text, most = pool.text(record.ids), rng.choice((5, 6, 6, 7, 7, 7, 8))
     if any(len(word) > most for word in _LETTERS.findall(text)):  # cheap, and certain
         return None

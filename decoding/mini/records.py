@@ -31,6 +31,9 @@ MAX_TOKENS = 60
 _INDEXED = 40_000
 _SCORED = {"commongen": 12_000, "coco": 4_000, "tatoeba": 14_000, "tinystories": 12_000}
 _PER_TOPIC = 50
+_PLAIN = 20_000
+PLAIN_WORD = 7
+"""Letters of the longest word of a plain text: COLLIE's c06a asks for 4 to 7."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,17 @@ def _stride(records: Sequence[Record], most: int) -> Sequence[Record]:
     return records[:: max(1, -(-len(records) // most))]
 
 
+def join(parts: Sequence[Record]) -> Record:
+    """The texts of `parts` one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    held = Counter(word for part in parts for word in part.content)
+    repeated = dict.fromkeys([word for part in parts for word in part.repeated])
+    repeated |= dict.fromkeys(word for word, count in held.items() if count > 1)
+    ids = tuple(token for part in parts for token in part.ids)
+    return Record(ids, tuple(held), (), tuple(repeated), any(part.comma for part in parts))
+
+
 class Pool:
     """Records by source, by word, by CommonGen concept set, by sentiment and by topic. Built once per process."""
 
@@ -83,7 +97,9 @@ class Pool:
         self.by_word: dict[str, list[Record]] = {}
         self.by_concepts: dict[tuple[str, ...], list[Record]] = {}
         self.repeating: list[Record] = []
+        self.plain: list[Record] = []
         self._index()
+        self._join_plain(random.Random(seed))
         self.by_sentiment = self._score()
         self.topics = self._match(topics, random.Random(seed))
 
@@ -97,6 +113,20 @@ class Pool:
         for record in self.corpora.get("commongen", []):
             if record.concepts:
                 self.by_concepts.setdefault(tuple(sorted(record.concepts)), []).append(record)
+
+    def _join_plain(self, rng: random.Random) -> None:
+        """Texts of short words, of all lengths: neighbours in their source, joined while their words stay short."""
+        for source in self.sources:
+            open_parts: list[Record] = []
+            most = rng.randint(10, MAX_TOKENS)
+            for record in _stride(self.corpora[source], _PLAIN) if source != "tinystories" else self.corpora[source]:
+                short = max((len(word) for word in record.content), default=0) <= PLAIN_WORD
+                if short and sum(len(part.ids) for part in open_parts) + len(record.ids) <= most:
+                    open_parts.append(record)
+                    continue
+                if open_parts:
+                    self.plain.append(join(open_parts))
+                open_parts, most = [record] if short else [], rng.randint(10, MAX_TOKENS)
 
     def _score(self) -> dict[str, list[Record]]:
         """Records of clear sentiment (P >= 0.8 of the target) under the shipped classifier."""
@@ -141,12 +171,25 @@ class Pool:
         other = rng.choice(same) if same else None
         return other if other is not None and other.ids != record.ids else None
 
+    def passage(self, rng: random.Random) -> Record:
+        """Consecutive pieces of the stories, which stand in order: up to 20 to `MAX_TOKENS` tokens."""
+        stories = self.corpora.get("tinystories") or self.corpora[self.sources[0]]
+        start, most = rng.randrange(len(stories)), rng.randint(20, MAX_TOKENS)
+        parts = [stories[start]]
+        for record in stories[start + 1 : start + 9]:
+            if sum(len(part.ids) for part in parts) + len(record.ids) > most:
+                break
+            parts.append(record)
+        return join(parts)
+
+    def long(self, rng: random.Random) -> Record:
+        """A text that fills a long canvas: a passage, or two companions."""
+        return self.passage(rng) if rng.random() < 0.6 else self.joined(rng) or self.passage(rng)
+
     def joined(self, rng: random.Random, source: str | None = None) -> Record | None:
         """Two companions one after the other, where they fit."""
         first = self.any(rng, source)
         second = self.companion(first, rng)
         if second is None or len(first.ids) + len(second.ids) > MAX_TOKENS:
             return None
-        shared = tuple(dict.fromkeys([*first.repeated, *second.repeated, *(set(first.content) & set(second.content))]))
-        content = tuple(dict.fromkeys(first.content + second.content))
-        return Record(first.ids + second.ids, content, (), tuple(sorted(shared)), first.comma or second.comma)
+        return join([first, second])

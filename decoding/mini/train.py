@@ -25,6 +25,7 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
+from decoding.compute import compute_mode
 from decoding.mini import corpus, data, topics, vocabulary
 from decoding.mini.initial import INITIAL, prepare
 from decoding.models.bert_mini import BertMini, BertMiniConfig
@@ -206,13 +207,12 @@ class Trainer:
 
 def worker(rank: int, settings: TrainSettings, port: int) -> None:
     """Entry of one training process; `port` is where the processes meet."""
-    torch.set_num_threads(settings.threads)
-    torch.set_flush_denormal(True)
     if settings.processes > 1:
         address = f"tcp://127.0.0.1:{port}"
         dist.init_process_group("gloo", init_method=address, rank=rank, world_size=settings.processes)
     try:
-        Trainer(rank, settings).run()
+        with compute_mode(settings.threads):
+            Trainer(rank, settings).run()
     finally:
         if settings.processes > 1:
             dist.destroy_process_group()

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from decoding.models.chat_codec import ChatCodec, tokenizer_files
 from decoding.models.checkpoint import CheckpointError, fingerprint
-from decoding.models.protocol import ModelSpec, TextCodec
+from decoding.models.key_values import Attended, KeyValueReuse, Window
+from decoding.models.protocol import ModelSpec, ReuseRow, TextCodec
 from decoding.models.quantization import Quantization, quantize
 from decoding.models.shards import INDEX, Shards
 from decoding.models.transformer_blocks import Shape, Transformer, layer_devices
@@ -44,6 +45,13 @@ class TransformerModel:
         if self.shifted:
             hidden = torch.cat([hidden[:, :1], hidden[:, :-1]], 1)
         return hidden.flatten(0, 1)
+
+    def encode_reusing(self, rows: Sequence[ReuseRow]) -> list[Tensor]:
+        lead = 1 if self.shifted else 0
+        return KeyValueReuse(self._window, self.spec.mask_id, self.device, lead).features(rows)
+
+    def _window(self, window: Window, attended: Attended) -> Tensor:
+        return self.network.encode(window.ids, window.valid, window.columns, attended)
 
     def project(self, features: Tensor) -> Tensor:
         return self.network.project(features).float()

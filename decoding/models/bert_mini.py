@@ -8,6 +8,7 @@ prompt.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from torch.nn import functional as F
 from decoding.mini.codec import MiniCodec
 from decoding.mini.vocabulary import EOT, MASK, SPECIAL, token_id
 from decoding.models.checkpoint import CheckpointError, check_tensors, fingerprint
-from decoding.models.protocol import ModelSpec, TextCodec
+from decoding.models.key_values import Attended, KeyValueReuse, Window
+from decoding.models.protocol import ModelSpec, ReuseRow, TextCodec
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +56,12 @@ class EncoderLayer(nn.Module):
         self.output = nn.Linear(config.intermediate_size, d)
         self.output_norm = nn.LayerNorm(d, eps=config.layer_norm_eps)
 
-    def attend(self, x: Tensor, bias: Tensor | None) -> Tensor:
-        """x [B, S, D], bias [B, 1, 1, S] additive or None -> mixed values [B, S, D] before the output projection."""
+    def attend(self, x: Tensor, bias: Tensor | None, attended: Attended | None = None) -> Tensor:
+        """x [B, Q, D], bias [B, 1, 1, S] additive or None -> mixed values [B, Q, D] before the output projection."""
         b, s, d = x.shape
         q, k, v = self.qkv(x).view(b, s, 3, self.num_heads, d // self.num_heads).permute(2, 0, 3, 1, 4)
+        if attended is not None:
+            k, v = attended(k, v)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).reshape(b, s, d)
 
     def finish(self, x: Tensor, mixed: Tensor, dropout: float) -> Tensor:
@@ -67,8 +71,8 @@ class EncoderLayer(nn.Module):
         normed: Tensor = self.output_norm(x + F.dropout(hidden, dropout, self.training))
         return normed
 
-    def forward(self, x: Tensor, bias: Tensor | None, dropout: float = 0.0) -> Tensor:
-        return self.finish(x, self.attend(x, bias), dropout)
+    def forward(self, x: Tensor, bias: Tensor | None, dropout: float = 0.0, attended: Attended | None = None) -> Tensor:
+        return self.finish(x, self.attend(x, bias, attended), dropout)
 
 
 class BertMini(nn.Module):
@@ -90,11 +94,13 @@ class BertMini(nn.Module):
         self.head_norm = nn.LayerNorm(d, eps=config.layer_norm_eps)
         self.head_bias = nn.Parameter(torch.zeros(config.vocab_size))
 
-    def encode(self, ids: Tensor, positions: Tensor, segments: Tensor, valid: Tensor | None) -> Tensor:
+    def encode(
+        self, ids: Tensor, positions: Tensor, segments: Tensor, valid: Tensor | None, attended: Attended | None = None
+    ) -> Tensor:
         """ids, positions, segments [B, S] int64; valid [B, S] bool (None: no padding) -> features [B * S, 2D].
 
         Features are the last layer's input and mixed values side by side: the rest of that layer works position by
-        position.
+        position. With `attended` the ids are windows of rows, and `valid` marks the keys that it gives.
         """
         x = self.word_embeddings(ids) + self.position_embeddings(positions) + self.segment_embeddings(segments)
         x = F.dropout(self.embedding_norm(x), self.dropout, self.training)
@@ -104,8 +110,8 @@ class BertMini(nn.Module):
                 :, None, None
             ]
         for layer in self.layers[:-1]:
-            x = layer(x, bias, self.dropout)
-        return torch.cat([x, self._last.attend(x, bias)], -1).flatten(0, 1)
+            x = layer(x, bias, self.dropout, attended)
+        return torch.cat([x, self._last.attend(x, bias, attended)], -1).flatten(0, 1)
 
     @property
     def _last(self) -> EncoderLayer:
@@ -125,6 +131,13 @@ class BertMini(nn.Module):
         return self.project(self.encode(ids, positions, segments, valid)[keep])
 
 
+def places(columns: Tensor, prompt_lengths: Tensor, lengths: Tensor, prompt_offset: int) -> tuple[Tensor, Tensor]:
+    """Positions and segments of columns [B or 1, S] in rows of `lengths` [B]; position 0 beyond a row's end."""
+    canvas = columns >= prompt_lengths[:, None]
+    positions = torch.where(canvas, columns - prompt_lengths[:, None], columns + prompt_offset)
+    return positions.masked_fill(columns >= lengths[:, None], 0), canvas.long()
+
+
 class MiniModel:
     """`DenoisingModel` over a trained `BertMini` (see `decoding.models.protocol`)."""
 
@@ -136,12 +149,18 @@ class MiniModel:
 
     def encode(self, ids: Tensor, prompt_lengths: Tensor, lengths: Tensor, *, always_mask: bool) -> Tensor:
         columns = torch.arange(ids.shape[1], device=ids.device)[None]
-        canvas = columns >= prompt_lengths[:, None]
-        positions = torch.where(canvas, columns - prompt_lengths[:, None], columns + self.network.config.prompt_offset)
         valid = columns < lengths[:, None]
-        positions = positions.masked_fill(~valid, 0)
+        positions, segments = places(columns, prompt_lengths, lengths, self.network.config.prompt_offset)
         mask = valid if always_mask or not bool(valid.all()) else None
-        return self.network.encode(ids, positions, canvas.long(), mask)
+        return self.network.encode(ids, positions, segments, mask)
+
+    def encode_reusing(self, rows: Sequence[ReuseRow]) -> list[Tensor]:
+        return KeyValueReuse(self._window, self.spec.mask_id, self.device).features(rows)
+
+    def _window(self, window: Window, attended: Attended) -> Tensor:
+        offset = self.network.config.prompt_offset
+        where = places(window.columns, window.prompt_lengths, window.lengths, offset)
+        return self.network.encode(window.ids, *where, window.valid, attended).view(*window.ids.shape, -1)
 
     def project(self, features: Tensor) -> Tensor:
         return self.network.project(features).float()
@@ -180,5 +199,6 @@ def load_mini(path: Path, *, device: torch.device, dtype: torch.dtype) -> MiniMo
         max_prompt=config.max_positions - config.prompt_offset,
         max_canvas=config.prompt_offset,
         default_canvas=16,
+        reuses_key_values=True,
     )
     return MiniModel(network, tokenizer, spec, device)

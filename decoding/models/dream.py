@@ -149,6 +149,7 @@ def load_dream(
         max_canvas=max_canvas,
         default_canvas=min(128, max_canvas),
         default_block_length=min(32, max_canvas),
+        reuses_key_values=True,
         keep_prompt_ids=kept,
     )
     return TransformerModel(network, codec, spec, devices[0], shifted=True)

@@ -11,162 +11,137 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from decoding.models.adapter import TransformerModel
-from decoding.models.transformer_blocks import Block, Rotation, Transformer
-
-Mode = Literal["prefix", "dual"]
-Layers = list[tuple[Tensor, Tensor]]
-"""Rotated keys and values of every block, [B, kv_heads, S, head_dim]."""
-
-
-@dataclass(slots=True)
-class Kept:
-    """What one request keeps between steps; make one at its handoff, drop it with the request."""
-
-    layers: Layers | None = None
-    block: tuple[int, int] = (0, 0)
-    age: int = 0
-    """Steps that have used `layers`, the refresh itself included."""
-    tokens: int = 0
-    """Tokens run so far, by refreshes and windows: the true cost, which the ledger's rows do not show."""
+from decoding.models.protocol import Layers, ReuseRow
 
 
 @dataclass(frozen=True, slots=True)
-class ReuseRow:
-    """A base row of one step; `block` (start, stop) and `scored`, which lies within it, are relative to the canvas."""
+class Window:
+    """Parts of rows that are run: `ids` and their `columns` in the row [B, W]; padding has a column beyond every row.
 
-    ids: list[int]
-    prompt_length: int
-    scored: list[int]
-    block: tuple[int, int]
-    kept: Kept
+    `prompt_lengths` and `lengths` [B] are those of the whole rows; `keys` is S, the number of columns to attend to.
+    """
+
+    ids: Tensor
+    columns: Tensor
+    prompt_lengths: Tensor
+    lengths: Tensor
+    keys: int
+
+    @property
+    def valid(self) -> Tensor:
+        """[B, S] bool: the keys that count."""
+        return torch.arange(self.keys, device=self.ids.device)[None] < self.lengths[:, None]
+
+
+Attended = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Called in every layer, in order, with the window's own keys and values [B, heads, W, head_dim]: what to attend to,
+[B, heads, S, head_dim] each."""
+
+
+class WindowedEncoder(Protocol):
+    """The part of a model that differs between architectures."""
+
+    def __call__(self, window: Window, attended: Attended) -> Tensor:
+        """Features [B, W, *] at the window's columns."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class KeyValueReuse:
-    """Features of base rows with reuse; a refresh at a new block and after `refresh` steps (1: always, exact)."""
+    """`ReusableModel.encode_reusing` over an encoder of windows.
 
-    model: TransformerModel
-    mode: Mode = "prefix"
-    refresh: int = 8
+    `lead`: by how many columns before a token the network predicts it (Dream: 1).
+    """
+
+    encoder: WindowedEncoder
+    fill_id: int
+    device: torch.device
+    lead: int = 0
 
     def features(self, rows: Sequence[ReuseRow]) -> list[Tensor]:
-        """Features [len(scored), D] of each row, ready for `model.project`. Batches refreshes and windows apart."""
-        stale = [row for row in rows if self._stale(row)]
-        fresh = [row for row in rows if not self._stale(row)]
+        """Features [len(scored), *] of each row. Batches refreshes and windows apart."""
+        stale = [row for row in rows if _stale(row)]
+        fresh = [row for row in rows if not _stale(row)]
         found: dict[int, Tensor] = {}
         for group, run in ((stale, self._refresh), (fresh, self._window)):
             if group:
                 hidden, starts = run(group)
                 for index, row in enumerate(group):
-                    slots = torch.tensor(
-                        [max(0, self._slot(row, i)) - starts[index] for i in row.scored], dtype=torch.long
-                    )
-                    found[id(row)] = hidden[index, slots.to(hidden.device)]
+                    slots = [max(0, self._slot(row, i)) - starts[index] for i in row.scored]
+                    found[id(row)] = hidden[index, torch.tensor(slots, dtype=torch.long, device=hidden.device)]
                     row.kept.age += 1
         return [found[id(row)] for row in rows]
 
-    def _stale(self, row: ReuseRow) -> bool:
-        return row.kept.layers is None or row.kept.block != row.block or row.kept.age >= self.refresh
-
     def _slot(self, row: ReuseRow, position: int) -> int:
         """Where the network predicts canvas position `position`."""
-        return row.prompt_length + position - (1 if self.model.shifted else 0)
+        return row.prompt_length + position - self.lead
 
     def _span(self, row: ReuseRow) -> tuple[int, int]:
-        stop = len(row.ids) if self.mode == "prefix" else row.prompt_length + row.block[1]
+        stop = len(row.ids) if row.kept.mode == "prefix" else row.prompt_length + row.block[1]
         return max(0, self._slot(row, row.block[0])), stop
 
     def _refresh(self, rows: list[ReuseRow]) -> tuple[Tensor, list[int]]:
-        lengths = torch.tensor([len(row.ids) for row in rows], device=self.model.device)
-        ids = _padded([row.ids for row in rows], self.model.spec.mask_id, self.model.device)
-        valid = torch.arange(ids.shape[1], device=ids.device)[None] < lengths[:, None]
+        whole = [(0, len(row.ids)) for row in rows]
         kept: Layers = []
 
-        def step(block: Block, normed: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor]:
-            kept.append(block.keys_values(normed, rotation))
-            return kept[-1]
+        def attended(keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+            kept.append((keys, values))
+            return keys, values
 
-        positions = torch.arange(ids.shape[1], device=ids.device)[None].expand_as(ids)
-        hidden = _run(self.model.network, ids, positions, valid, step)
+        hidden = self.encoder(self._cut(rows, whole, spare=0), attended)
         for index, row in enumerate(rows):
-            own = slice(index, index + 1)
-            length = len(row.ids)
+            own, length = slice(index, index + 1), len(row.ids)
             row.kept.layers = [(k[own, :, :length].clone(), v[own, :, :length].clone()) for k, v in kept]
             row.kept.block, row.kept.age = row.block, 0
             row.kept.tokens += length
         return hidden, [0] * len(rows)
 
     def _window(self, rows: list[ReuseRow]) -> tuple[Tensor, list[int]]:
-        device, spans = self.model.device, [self._span(row) for row in rows]
-        width, longest = max(stop - start for start, stop in spans), max(len(row.ids) for row in rows)
-        ids = _padded(
-            [row.ids[start:stop] for row, (start, stop) in zip(rows, spans, strict=True)],
-            self.model.spec.mask_id,
-            device,
-        )
-        # Columns beyond a row's own window write to a spare slot at the end, which no query may see.
-        positions = torch.tensor(
-            [[start + i if start + i < stop else longest for i in range(width)] for start, stop in spans]
-        )
-        lengths = torch.tensor([len(row.ids) for row in rows], device=device)
-        valid = torch.arange(longest + 1, device=device)[None] < lengths[:, None]
-        positions = positions.to(device)
+        spans = [self._span(row) for row in rows]
+        window = self._cut(rows, spans, spare=1)
         layers = [row.kept.layers or [] for row in rows]
         number = iter(range(len(layers[0])))
 
-        def step(block: Block, normed: Tensor, rotation: Rotation) -> tuple[Tensor, Tensor]:
+        def attended(keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
             layer = next(number)
-            fresh = block.keys_values(normed, rotation)
-            at = positions.to(normed.device)[:, None, :, None].expand(fresh[0].shape)
-            keys, values = (
-                _stacked([own[layer][part] for own in layers], longest + 1).scatter(2, at, fresh[part])
-                for part in (0, 1)
-            )
-            return keys, values
+            at = window.columns.to(keys.device)[:, None, :, None].expand(keys.shape)
+            old = [_stacked([own[layer][part] for own in layers], window.keys) for part in (0, 1)]
+            return old[0].scatter(2, at, keys), old[1].scatter(2, at, values)
 
-        hidden = _run(self.model.network, ids, positions, valid, step)
+        hidden = self.encoder(window, attended)
         for row, (start, stop) in zip(rows, spans, strict=True):
             row.kept.tokens += stop - start
+            row.kept.reused += 1
         return hidden, [start for start, _ in spans]
 
-
-def _run(
-    network: Transformer,
-    ids: Tensor,
-    positions: Tensor,
-    valid: Tensor,
-    step: Callable[[Block, Tensor, Rotation], tuple[Tensor, Tensor]],
-) -> Tensor:
-    """ids, positions [B, W]; valid [B, S] marks the keys; `step` gives a block's keys and values [B, kv, S, *]."""
-    home, shape = ids.device, network.shape
-    x: Tensor = network.embedding(ids)
-    table = Rotation.of(int(positions.max()) + 1, shape.head_dim, shape.rope_theta, home)
-    rotation = Rotation(table.cos[positions][:, None], table.sin[positions][:, None])
-    mask = valid[:, None, None, :]
-    for block in network.blocks:
-        assert isinstance(block, Block)
-        device = next(block.parameters()).device
-        if device != x.device:
-            x, rotation, mask = x.to(device), rotation.to(device), mask.to(device)
-        normed = block.attention_norm(x)
-        keys, values = step(block, normed, rotation)
-        x = block.finish(x, block.attend(normed, keys, values, rotation, mask))
-    return x.to(home)
+    def _cut(self, rows: list[ReuseRow], spans: list[tuple[int, int]], *, spare: int) -> Window:
+        """The columns `spans` (start, stop) of the rows; `spare` keys after the longest row take the padding's."""
+        width, longest = max(stop - start for start, stop in spans), max(len(row.ids) for row in rows)
+        ids, columns = [], []
+        for row, (start, stop) in zip(rows, spans, strict=True):
+            padding = width - (stop - start)
+            ids.append(row.ids[start:stop] + [self.fill_id] * padding)
+            columns.append([*range(start, stop), *[longest] * padding])
+        return Window(
+            ids=torch.tensor(ids).to(self.device),
+            columns=torch.tensor(columns).to(self.device),
+            prompt_lengths=torch.tensor([row.prompt_length for row in rows]).to(self.device),
+            lengths=torch.tensor([len(row.ids) for row in rows]).to(self.device),
+            keys=longest + spare,
+        )
 
 
-def _padded(rows: list[list[int]], fill: int, device: torch.device) -> Tensor:
-    width = max(map(len, rows))
-    return torch.tensor([row + [fill] * (width - len(row)) for row in rows], device=device)
+def _stale(row: ReuseRow) -> bool:
+    return row.kept.layers is None or row.kept.block != row.block or row.kept.age >= row.kept.refresh
 
 
 def _stacked(parts: list[Tensor], length: int) -> Tensor:
-    """[1, kv, S_i, d] each -> [B, kv, length, d], zeros on the right (NaN there would leak through a mask)."""
+    """[1, heads, S_i, d] each -> [B, heads, length, d], zeros on the right (NaN there would leak through a mask)."""
     first = parts[0]
     found = first.new_zeros(len(parts), first.shape[1], length, first.shape[3])
     for index, part in enumerate(parts):

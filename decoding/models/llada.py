@@ -132,5 +132,6 @@ def load_llada(
         max_canvas=max_canvas,
         default_canvas=min(128, max_canvas),
         default_block_length=min(32, max_canvas),
+        reuses_key_values=True,
     )
     return TransformerModel(network, codec, spec, devices[0], shifted=False)

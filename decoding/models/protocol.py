@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
+
+ReuseMode = Literal["prefix", "dual"]
+Layers = list[tuple[Tensor, Tensor]]
+"""Keys and values of every layer, [1, heads, S, head_dim] each, ready to be attended to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,8 @@ class ModelSpec:
     default_block_length: int | None = None
     keep_prompt_ids: tuple[int, ...] = ()
     """Prompt ids that the unconditional branch keeps (none: the whole prompt becomes MASK)."""
+    reuses_key_values: bool = False
+    """Whether the model is a `ReusableModel`."""
 
     def canvas_defaults(self, gen_length: int, steps: int) -> CanvasDefaults:
         """What a request without `block_length` and `defer_eos` gets.
@@ -101,4 +108,43 @@ class DenoisingModel(Protocol):
 
     def project(self, features: Tensor) -> Tensor:
         """features [M, *] -> logits [M, V] in float32 (float64 where the model computes in it)."""
+        ...
+
+
+@dataclass(slots=True)
+class Kept:
+    """What one request keeps between its base steps; made when they begin, dropped with the request.
+
+    Its settings: `prefix` recomputes from the active block to the end of the row, `dual` the block alone; everything is
+    recomputed (a refresh) at a new block and every `refresh` steps (1: always, exact).
+    """
+
+    mode: ReuseMode
+    refresh: int
+    layers: Layers | None = None
+    block: tuple[int, int] = (0, 0)
+    age: int = 0
+    """Steps that have used `layers`, the refresh itself included."""
+    reused: int = 0
+    """Steps that ran a window against what was kept: from the first on, the result is approximate."""
+    tokens: int = 0
+    """Tokens run, by refreshes and windows: the true cost, which the ledger's rows do not show."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseRow:
+    """A base row of one step; `block` (start, stop) and `scored`, which lies within it, are relative to the canvas."""
+
+    ids: list[int]
+    prompt_length: int
+    scored: list[int]
+    block: tuple[int, int]
+    kept: Kept
+
+
+class ReusableModel(DenoisingModel, Protocol):
+    """A model that can run part of a row against keys and values kept from an earlier step."""
+
+    def encode_reusing(self, rows: Sequence[ReuseRow]) -> list[Tensor]:
+        """Features [len(scored), *] of each row, as `project` takes them; each row's `kept` moves on by one step."""
         ...

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from decoding.models.key_values import Attended
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -72,6 +74,10 @@ class Rotation:
         angles = torch.cat([angles, angles], -1)
         return Rotation(angles.cos(), angles.sin())
 
+    def at(self, columns: Tensor) -> Rotation:
+        """Those of columns [B, W], for x [B, H, W, head_dim]."""
+        return Rotation(self.cos[columns][:, None], self.sin[columns][:, None])
+
     def to(self, device: torch.device) -> Rotation:
         return Rotation(self.cos.to(device), self.sin.to(device))
 
@@ -123,9 +129,11 @@ class Block(nn.Module):
         result: Tensor = x + self.down(F.silu(self.gate(normed)) * self.up(normed))
         return result
 
-    def forward(self, x: Tensor, rotation: Rotation, valid: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, rotation: Rotation, valid: Tensor | None, attended: Attended | None = None) -> Tensor:
         normed = self.attention_norm(x)
         keys, values = self.keys_values(normed, rotation)
+        if attended is not None:
+            keys, values = attended(keys, values)
         return self.finish(x, self.attend(normed, keys, values, rotation, valid))
 
 
@@ -140,18 +148,25 @@ class Transformer(nn.Module):
         self.norm = RMSNorm(shape.hidden_size, shape.norm_eps)
         self.head = nn.Linear(shape.hidden_size, shape.vocab_size, bias=False)
 
-    def encode(self, ids: Tensor, valid: Tensor | None) -> Tensor:
-        """ids [B, S] int64, valid [B, S] bool (None: no padding) -> hidden states [B, S, D] before the final norm."""
+    def encode(
+        self, ids: Tensor, valid: Tensor | None, columns: Tensor | None = None, attended: Attended | None = None
+    ) -> Tensor:
+        """ids [B, S] int64, valid [B, S] bool (None: no padding) -> hidden states [B, S, D] before the final norm.
+
+        With `columns` and `attended` the ids are windows of rows, and `valid` marks the keys that `attended` gives.
+        """
         home = ids.device
         x: Tensor = self.embedding(ids)
-        rotation = Rotation.of(ids.shape[1], self.shape.head_dim, self.shape.rope_theta, home)
+        length = ids.shape[1] if valid is None else valid.shape[1]
+        rotation = Rotation.of(length + (columns is not None), self.shape.head_dim, self.shape.rope_theta, home)
+        rotation = rotation if columns is None else rotation.at(columns)
         keys_that_count = None if valid is None else valid[:, None, None, :]
         for block in self.blocks:
             device = next(block.parameters()).device
             if device != x.device:
                 x, rotation = x.to(device), rotation.to(device)
                 keys_that_count = None if keys_that_count is None else keys_that_count.to(device)
-            x = block(x, rotation, keys_that_count)
+            x = block(x, rotation, keys_that_count, attended)
         return x.to(home)
 
     def project(self, hidden: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from tqdm import tqdm
 
+from decoding.compute import compute_mode
 from decoding.engine import Engine
 from decoding.handle import Handle
 from decoding.job import Job
@@ -150,21 +152,25 @@ def _flops(call: Callable[[], Run]) -> int:
 
 def run(settings: BenchSettings, out: Path | None = None) -> dict[str, Any]:
     """Measure, print a Markdown table, return (and write to `out`) the result."""
-    torch.set_num_threads(settings.threads)
-    torch.set_flush_denormal(True)
-    model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
     prompts = load_task("commongen", settings.requests)
+    with compute_mode(settings.threads):
+        result = _measure(settings, load_model(settings.model, device=settings.device, dtype=settings.dtype), prompts)
+    print(table(result))
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps(result, indent=1) + "\n")
+    return result
+
+
+def _measure(settings: BenchSettings, model: DenoisingModel, prompts: list[TaskPrompt]) -> dict[str, Any]:
     cells: dict[tuple[str, str], Callable[[], Run]] = {}
     for name in POLICIES:
         named = parse_policy(name)
-        cells[name, "sequential loop"] = lambda named=named: _sequential_run(model, named, prompts, settings)  # type: ignore[misc]
+        cells[name, "sequential loop"] = partial(_sequential_run, model, named, prompts, settings)
         for concurrency in settings.concurrency:
             for mode in ("", " invariant") if concurrency == max(settings.concurrency) else ("",):
-                cells[name, f"concurrency {concurrency}{mode}"] = lambda named=named, c=concurrency, i=bool(mode): (
-                    _engine_run(  # type: ignore[misc]
-                        model, named, prompts, settings, c, i
-                    )
-                )
+                how = f"concurrency {concurrency}{mode}"
+                cells[name, how] = partial(_engine_run, model, named, prompts, settings, concurrency, bool(mode))
     runs: dict[tuple[str, str], list[Run]] = {cell: [] for cell in cells}
     peaks = [peak_flops()]
     with tqdm(total=len(cells) * settings.repeats, unit="run") as bar:
@@ -175,12 +181,7 @@ def run(settings: BenchSettings, out: Path | None = None) -> dict[str, Any]:
             peaks.append(peak_flops())
     widest = f"concurrency {max(settings.concurrency)}"
     flops = {name: _flops(cells[name, widest]) for name in POLICIES}
-    result = _result(settings, model, runs, max(peaks), flops, widest)
-    print(table(result))
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(result, indent=1) + "\n")
-    return result
+    return _result(settings, model, runs, max(peaks), flops, widest)
 
 
 def _result(

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-import torch
 from tqdm import tqdm
 
+from decoding.compute import compute_mode
 from decoding.constraints import parse
 from decoding.engine import Engine
 from decoding.gating import FractionGate
@@ -140,10 +140,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    torch.set_flush_denormal(True)
     plan = Plan(tuple(arguments.tasks.split(",")), prompts=arguments.prompts, skip=arguments.skip, seed=arguments.seed)
-    cuts = calibrate(load_model(arguments.model), plan)
+    with compute_mode(arguments.threads):
+        cuts = calibrate(load_model(arguments.model), plan)
     write_cuts(cuts, arguments.out)
     for cut in cuts:
         print(cut.regime.family, f"K={cut.regime.tail_width}", cut.fraction, cut.evidence)

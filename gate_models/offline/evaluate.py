@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from decoding.compute import compute_mode
 from decoding.constraints import parse
 from decoding.engine import Engine
 from decoding.handle import Handle
@@ -45,6 +46,8 @@ class EvaluateSettings:
     samples: int = 1
     seed: int = 0
     temperature: float = 1.0
+    block_length: int | None = None
+    """Semi-autoregressive blocks; None: the whole canvas."""
     model: str = "mini"
     device: str = "cpu"
     dtype: str = "float32"
@@ -66,6 +69,8 @@ class Sample:
     score: float
     rows: int
     full_cfg_equivalent: int
+    tokens: int
+    """Tokens through the model, padding aside."""
     handoff_fraction: float | None
 
 
@@ -99,6 +104,7 @@ def _job(model: DenoisingModel, named: NamedPolicy, prompt: TaskPrompt, sample: 
         noise=NoiseKey(settings.seed, purpose="generate", arm=prompt.id, rollout=sample),
         gate=named.gate,
         sampling=Sampling(temperature=settings.temperature),
+        block_length=settings.block_length,
         family=parse(prompt.constraint).family,
     )
 
@@ -116,6 +122,7 @@ def _sample(model: DenoisingModel, prompt: TaskPrompt, sample: int, handle: Hand
         score=verdict.score,
         rows=outcome.ledger.total,
         full_cfg_equivalent=handle.job.full_cfg_equivalent,
+        tokens=outcome.ledger.tokens,
         handoff_fraction=None if step is None else step / handle.job.steps,
     )
 
@@ -158,9 +165,17 @@ def run(settings: EvaluateSettings, out: Path | None = None) -> dict[str, Any]:
     """
     policies = named_policies(settings)
     loaded = {task: load_task(task, settings.n) for task in expand(settings.tasks)}
+    with compute_mode(settings.threads):
+        return _run(settings, policies, loaded, out)
+
+
+def _run(
+    settings: EvaluateSettings,
+    policies: Sequence[NamedPolicy],
+    loaded: dict[str, list[TaskPrompt]],
+    out: Path | None,
+) -> dict[str, Any]:
     judge = load_judge(settings.fluency_model, settings.device)
-    torch.set_num_threads(settings.threads)
-    torch.set_flush_denormal(True)
     model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
     results = ResultFile(out, {"seed": settings.seed, **versions(model, settings)})
     tables: dict[str, dict[str, dict[str, Any]]] = {}

@@ -13,8 +13,8 @@ from decoding.policy import DecodingPolicy, PolicyError, resolve_policy
 
 HELP = (
     "comma-separated: base, full_cfg, handoff:FRACTION or drained:THRESHOLD, each with optional :kN (tail width; "
-    "guided width for full_cfg), :aX (adaptive tail threshold), :wX (guidance scale), :ORDER (random, "
-    "guidance_boost, ...)"
+    "guided width for full_cfg), :aX (adaptive tail threshold), :rprefixN or :rdualN (the tail reuses keys and values, "
+    "refreshed every N steps), :wX (guidance scale), :ORDER (random, guidance_boost, ...)"
 )
 
 
@@ -61,6 +61,8 @@ def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
 def _option(option: str, preset: str) -> dict[str, Any]:
     if option in {"random", *GUIDED_ORDERS}:
         return {"order": option}
+    if reuse := re.fullmatch(r"r([a-z]+)(\d+)", option):
+        return {"tail_reuse": reuse[1], "tail_refresh": int(reuse[2])}
     match = re.fullmatch(r"([kaw])(\d+(?:\.\d+)?)", option)
     if match is None:
         raise ValueError(f"option {option!r} is unknown")

@@ -79,6 +79,7 @@ def summarise(samples: Sequence[Mapping[str, Any]], seconds: float) -> dict[str,
         "distinct_2": distinct_2(texts),
         "rows_per_sample": sum(sample["rows"] for sample in samples) / count,
         "full_cfg_equivalent": sum(sample["full_cfg_equivalent"] for sample in samples) / count,
+        "tokens_per_sample": sum(sample["tokens"] for sample in samples) / count,
         "seconds": seconds,
         "seconds_per_sample": seconds / count,
         "samples": count,
@@ -89,8 +90,9 @@ def table(task: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
     """A Markdown table of one task."""
     lines = [
         f"\n{task}\n",
-        "| policy | success | 95 % | ppl | repeats | words | distinct-2 | rows / text | of full CFG | s / text |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| policy | success | 95 % | ppl | repeats | words | distinct-2 | rows / text | of full CFG | tokens / text "
+        "| s / text |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, row in rows.items():
         low, high = row["success_interval_95"]
@@ -99,7 +101,8 @@ def table(task: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
         lines.append(
             f"| {name} | {row['success']:.3f} | {low:.2f}-{high:.2f} | {_number(perplexity)} "
             f"| {row['adjacent_repeat_rate']:.2f} | {row['mean_words']:.1f} | {row['distinct_2']:.2f} "
-            f"| {row['rows_per_sample']:.1f} | {share:.0%} | {row['seconds_per_sample']:.3f} |"
+            f"| {row['rows_per_sample']:.1f} | {share:.0%} | {row['tokens_per_sample']:.0f} "
+            f"| {row['seconds_per_sample']:.3f} |"
         )
     return "\n".join(lines)
 

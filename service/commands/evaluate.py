@@ -16,13 +16,19 @@ def run(
     samples: Annotated[int, typer.Option(min=1, help="Texts a prompt.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of every text.")] = 0,
     temperature: Annotated[float, typer.Option(min=0.0, max=5.0)] = 1.0,
+    block_length: Annotated[int | None, typer.Option(min=1, help="Blocks (default: the whole canvas).")] = None,
     model: Annotated[str, typer.Option(help="`mini` or a checkpoint folder.")] = "mini",
     device: Annotated[str, typer.Option()] = "cpu",
     dtype: Annotated[str, typer.Option()] = "float32",
     threads: Annotated[int, typer.Option(min=1)] = 1,
     max_rows: Annotated[int, typer.Option(min=2, help="Rows a forward.")] = 64,
     batch_invariant: Annotated[bool, typer.Option(help="Bit-equal whatever shares the batch.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Write the result here as JSON.")] = None,
+    fluency_model: Annotated[
+        str | None, typer.Option(help="Folder of a causal language model that judges fluency (default: shipped).")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the result here as JSON; finished cells of an earlier run are kept.")
+    ] = None,
 ) -> None:
     """Success, repeats, length, rows and seconds of policies on a task."""
     from decoding.models.checkpoint import CheckpointError  # noqa: PLC0415
@@ -37,12 +43,14 @@ def run(
             samples=samples,
             seed=seed,
             temperature=temperature,
+            block_length=block_length,
             model=model,
             device=device,
             dtype=dtype,
             threads=threads,
             max_rows=max_rows,
             invariant=batch_invariant,
+            fluency_model=fluency_model,
         )
         evaluate.run(settings, out)
     except (ValueError, CheckpointError) as error:

@@ -26,6 +26,7 @@ def run(
     model: Annotated[str | None, _option("model")] = None,
     device: Annotated[str | None, _option("device")] = None,
     dtype: Annotated[str | None, _option("dtype")] = None,
+    quantization: Annotated[str | None, _option("quantization")] = None,
     threads: Annotated[int | None, _option("threads")] = None,
     batch_invariant: Annotated[bool | None, _option("batch_invariant")] = None,
     max_rows: Annotated[int | None, _option("max_rows")] = None,

@@ -53,7 +53,10 @@ class Model(Reply):
     vocab_size: int
     device: str
     dtype: str
+    quantization: str
     batch_invariant: bool
+    tail_reuse: bool
+    """Whether this server takes policy.tail_reuse."""
     limits: Limits
     defaults: Defaults
 
@@ -134,7 +137,9 @@ async def models(service: ServiceDep) -> ModelList:
                 vocab_size=spec.vocab_size,
                 device=str(backend.model.device),
                 dtype=settings.dtype,
+                quantization=settings.quantization,
                 batch_invariant=settings.batch_invariant,
+                tail_reuse=spec.reuses_key_values and not settings.batch_invariant,
                 limits=Limits(
                     max_prompt=spec.max_prompt,
                     max_canvas=spec.max_canvas,

@@ -39,6 +39,7 @@ def tiny_model(seed: int = 0, scale: float = 0.4) -> MiniModel:
         max_prompt=448,
         max_canvas=64,
         default_canvas=16,
+        reuses_key_values=True,
     )
     return MiniModel(network, tokenizer, spec, torch.device("cpu"))
 

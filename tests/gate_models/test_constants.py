@@ -44,6 +44,7 @@ def test_a_family_without_a_safe_cut_stays_guided() -> None:
         ("confidence", "margin"),
         ("order", "guidance_boost"),
         ("eos", "eos_fill"),
+        ("tail_reuse", "prefix:8"),
     ],
 )
 def test_outside_its_regime_a_cut_is_not_used(field: str, value: object) -> None:

@@ -134,6 +134,19 @@ def test_identity_depends_on_values_alone() -> None:
     assert identity(a=1, b=[2]) == identity(b=[2], a=1) != identity(a=1, b=[3])
 
 
+def test_reuse_by_name_runs_fewer_tokens(model: MiniModel) -> None:
+    settings = replace(SETTINGS, tasks=("few-keywords",), policies=("base", "base:rdual4"), block_length=4)
+    exact, reused = evaluate.run(settings)["tasks"]["few-keywords"]["policies"].values()
+    assert reused["rows_per_sample"] == exact["rows_per_sample"]
+    assert reused["tokens_per_sample"] < exact["tokens_per_sample"]
+
+
+@pytest.mark.parametrize("name", ["full_cfg:rprefix4", "base:rsuffix4", "base:rprefix0", "base:rprefix"])
+def test_reuse_that_cannot_be(name: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        evaluate.named_policies(replace(SETTINGS, policies=(name,)))
+
+
 def test_a_table_shows_no_perplexity_where_there_is_none() -> None:
     row = {
         "success": 0.5,
@@ -143,8 +156,11 @@ def test_a_table_shows_no_perplexity_where_there_is_none() -> None:
         "distinct_2": 0.5,
         "rows_per_sample": 16.0,
         "full_cfg_equivalent": 32.0,
+        "tokens_per_sample": 640.0,
         "seconds_per_sample": 0.1,
         "fluency": {"perplexity": None},
     }
-    assert "| base | 0.500 | 0.40-0.60 | - | 0.00 | 9.0 | 0.50 | 16.0 | 50% | 0.100 |" in table("t", {"base": row})
+    assert "| base | 0.500 | 0.40-0.60 | - | 0.00 | 9.0 | 0.50 | 16.0 | 50% | 640 | 0.100 |" in table(
+        "t", {"base": row}
+    )
     assert "| 88 |" in table("t", {"base": row | {"fluency": {"perplexity": 88.2}}})

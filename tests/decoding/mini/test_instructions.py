@@ -12,6 +12,7 @@ from decoding.mini import data
 from decoding.mini.data import ExampleSampler
 from decoding.mini.instructions import FAMILIES, Draw
 from decoding.mini.phrasings import CANONICAL_SHARE
+from decoding.mini.records import join
 from decoding.mini.vocabulary import EOT, MASK, UNK, token_id
 from tests.decoding.mini.samples import sampler, tokenizer
 
@@ -120,6 +121,44 @@ def test_canvases_hold_the_text_and_some_room(examples: ExampleSampler) -> None:
         assert example.canvas[-1] == end
         assert example.canvas[0] != end
         assert unknown not in example.canvas
+
+
+def test_most_texts_fill_their_canvas_whatever_its_size(examples: ExampleSampler) -> None:
+    end = token_id(tokenizer(), EOT)
+    drawn = [examples.sample() for _ in range(1500)]
+    loose = [example.canvas.count(end) > data.CANVAS_BUCKET for example in drawn]
+    assert 0.02 < sum(loose) / len(loose) < 0.2
+    long = [late for late, example in zip(loose, drawn, strict=True) if len(example.canvas) >= 24]
+    assert len(long) > 200
+    assert sum(long) / len(long) < 0.35
+
+
+def test_long_texts_are_whole_records_in_order(examples: ExampleSampler) -> None:
+    pool = examples.pool
+    stories = [record.ids for record in pool.corpora["tinystories"]]
+    for _ in range(50):
+        ids = pool.passage(examples.rng).ids
+        assert len(ids) <= 60
+        starts = [i for i, story in enumerate(stories) if ids[: len(story)] == story]
+        assert starts
+        joined = [token for story in stories[starts[0] :] for token in story]
+        assert list(ids) == joined[: len(ids)]
+
+
+def test_plain_texts_have_short_words(examples: ExampleSampler) -> None:
+    assert examples.pool.plain
+    for record in examples.pool.plain:
+        assert max(len(word) for word in record.content) <= 7
+        assert len(record.ids) <= 60
+
+
+def test_joined_records_know_their_words(examples: ExampleSampler) -> None:
+    first, second = examples.pool.corpora["commongen"][:2]
+    both = join([first, second])
+    assert both.ids == first.ids + second.ids
+    assert set(both.content) == set(first.content) | set(second.content)
+    assert set(first.content) & set(second.content) <= set(both.repeated)
+    assert both.comma is (first.comma or second.comma)
 
 
 def test_prompts_are_dropped_at_the_given_rate() -> None:

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from decoding.models.adapter import TransformerModel
-from decoding.models.key_values import Kept, KeyValueReuse, Mode, ReuseRow
-from decoding.models.protocol import DenoisingModel
+from decoding.models.protocol import DenoisingModel, Kept, ReuseMode, ReuseRow
 
 TEXTS = ("Say yes.", "Write one sentence about the dog and the beach.", "No comma, red or blue?")
 CANVAS, BLOCK = 16, 8
@@ -28,10 +27,10 @@ def exact(model: TransformerModel, ids: list[int], prompt: int, scored: list[int
 
 
 def decode(
-    model: TransformerModel, reuse: KeyValueReuse | None, texts: tuple[str, ...]
+    model: TransformerModel, mode: ReuseMode | None, texts: tuple[str, ...]
 ) -> tuple[list[list[int]], list[Kept]]:
-    """Greedy decoding of all `texts` together, a token a step, in blocks; without `reuse` every row is run in full."""
-    kept = [Kept() for _ in texts]
+    """Greedy decoding of all `texts` together, a token a step, in blocks; `mode` None: every row is run in full."""
+    kept = [Kept(mode or "prefix", refresh=1) for _ in texts]
     prompts = [model.codec.encode_prompt(text) for text in texts]
     canvases = [[model.spec.mask_id] * CANVAS for _ in texts]
     for start in range(0, CANVAS, BLOCK):
@@ -41,10 +40,10 @@ def decode(
                 ReuseRow(p + c, len(p), s, (start, start + BLOCK), k)
                 for p, c, s, k in zip(prompts, canvases, scored, kept, strict=True)
             ]
-            if reuse is None:
+            if mode is None:
                 features = [exact(model, row.ids, row.prompt_length, row.scored) for row in rows]
             else:
-                features = reuse.features(rows)
+                features = model.encode_reusing(rows)
             for row, found, canvas in zip(rows, features, canvases, strict=True):
                 logits = model.project(found)
                 logits[:, list(model.spec.suppressed_ids)] = -torch.inf
@@ -55,38 +54,42 @@ def decode(
 
 
 @pytest.mark.parametrize("mode", ["prefix", "dual"])
-def test_refreshing_every_step_is_exact(network: TransformerModel, mode: Mode) -> None:
+def test_refreshing_every_step_is_exact(network: TransformerModel, mode: ReuseMode) -> None:
     expected, _ = decode(network, None, TEXTS)
-    found, kept = decode(network, KeyValueReuse(network, mode, refresh=1), TEXTS)
+    found, kept = decode(network, mode, TEXTS)
     assert found == expected
     assert [k.tokens for k in kept] == [CANVAS * (len(network.codec.encode_prompt(t)) + CANVAS) for t in TEXTS]
 
 
 @pytest.mark.parametrize("mode", ["prefix", "dual"])
-def test_a_window_on_an_unchanged_row_is_exact(network: TransformerModel, mode: Mode) -> None:
+def test_a_window_on_an_unchanged_row_is_exact(network: TransformerModel, mode: ReuseMode) -> None:
     """What was kept is what a full forward gives; rows of several lengths share the window's batch."""
-    reuse, mask = KeyValueReuse(network, mode), network.spec.mask_id
+    mask = network.spec.mask_id
     rows = []
     for text in TEXTS:
         prompt = network.codec.encode_prompt(text)
-        rows.append(ReuseRow(prompt + [mask] * CANVAS, len(prompt), [9, 12, 15], (BLOCK, CANVAS), Kept()))
-    for features in (reuse.features(rows), reuse.features(rows[::-1])[::-1], reuse.features(rows[1:2])):
+        rows.append(ReuseRow(prompt + [mask] * CANVAS, len(prompt), [9, 12, 15], (BLOCK, CANVAS), Kept(mode, 8)))
+    for features in (
+        network.encode_reusing(rows),
+        network.encode_reusing(rows[::-1])[::-1],
+        network.encode_reusing(rows[1:2]),
+    ):
         for row, found in zip(rows if len(features) > 1 else rows[1:2], features, strict=True):
             expected = exact(network, row.ids, row.prompt_length, row.scored)
             torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("mode", ["prefix", "dual"])
-def test_reuse_is_close_and_cheaper(network: TransformerModel, mode: Mode) -> None:
+def test_reuse_is_close_and_cheaper(network: TransformerModel, mode: ReuseMode) -> None:
     """After commits in the block the window sees them; what it misses is their echo in the other positions."""
-    reuse, mask = KeyValueReuse(network, mode), network.spec.mask_id
+    mask = network.spec.mask_id
     prompt = network.codec.encode_prompt(TEXTS[1])
-    kept, empty = Kept(), [mask] * CANVAS
+    kept, empty = Kept(mode, 8), [mask] * CANVAS
     block = (0, BLOCK)
-    reuse.features([ReuseRow(prompt + empty, len(prompt), [3], block, kept)])
+    network.encode_reusing([ReuseRow(prompt + empty, len(prompt), [3], block, kept)])
     before = kept.tokens
     committed = network.codec.encode(" dog")[:1] + empty[1:]
-    (found,) = reuse.features([ReuseRow(prompt + committed, len(prompt), [3], block, kept)])
+    (found,) = network.encode_reusing([ReuseRow(prompt + committed, len(prompt), [3], block, kept)])
     expected, old = (exact(network, prompt + canvas, len(prompt), [3]) for canvas in (committed, empty))
     assert 1e-4 < (found - expected).norm() < 0.5 * (old - expected).norm()
     lead = 1 if network.shifted else 0
@@ -94,11 +97,10 @@ def test_reuse_is_close_and_cheaper(network: TransformerModel, mode: Mode) -> No
 
 
 def test_a_new_block_and_age_refresh(network: TransformerModel) -> None:
-    reuse = KeyValueReuse(network, "dual", refresh=3)
     prompt = network.codec.encode_prompt(TEXTS[0])
-    ids, kept, spent = prompt + [network.spec.mask_id] * CANVAS, Kept(), []
+    ids, kept, spent = prompt + [network.spec.mask_id] * CANVAS, Kept("dual", refresh=3), []
     for block in ((0, 8), (0, 8), (0, 8), (0, 8), (8, 16), (8, 16)):
         before = kept.tokens
-        reuse.features([ReuseRow(ids, len(prompt), [block[0]], block, kept)])
+        network.encode_reusing([ReuseRow(ids, len(prompt), [block[0]], block, kept)])
         spent.append(kept.tokens - before == len(ids))
     assert spent == [True, False, False, True, True, False]
