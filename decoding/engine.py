@@ -8,13 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import ParamSpec, Self
 
 import torch
 
-from decoding.gating import Gate, GateView
+from decoding.gating import Gate
 from decoding.handle import DecodingError, Handle, Outcome, outcome_of
-from decoding.job import Job, regime_of
+from decoding.job import Job
 from decoding.models.protocol import DenoisingModel
 from decoding.observer import NullObserver, Observer, StepReport
 from decoding.request import CanvasState
@@ -23,6 +23,7 @@ from decoding.scheduler import Scheduler
 from decoding.validation import check_job
 
 logger = logging.getLogger(__name__)
+P = ParamSpec("P")
 
 
 class EngineClosedError(RuntimeError):
@@ -55,6 +56,7 @@ class Engine:
         self._lock = threading.Condition()
         self._accepting = True
         self._stopping = False
+        self._arrived: list[Handle] = []
         self._news: dict[Handle, None] = {}
         self._thread: threading.Thread | None = None
 
@@ -73,15 +75,16 @@ class Engine:
         for job in jobs:
             check_job(job, spec, invariant=self.runner.invariant)
         handles = [Handle(CanvasState(job, spec.mask_id, spec.end_ids), self._cancelled) for job in jobs]
-        self._ask_gates(handles, arriving=True)
+        for handle in handles:
+            _ = handle.estimated_rows  # before the lock: a dry run of the schedule
         with self._lock:
             if not self._accepting:
                 raise EngineClosedError("the engine is shutting down and takes no new work")
             self.scheduler.check_admission(handles)
             for handle in handles:
                 self.scheduler.add(handle)
+            self._arrived += handles
             self._lock.notify_all()
-        self._finish(handles)  # a start canvas may leave nothing to do
         return handles
 
     def start(self) -> Self:
@@ -139,6 +142,7 @@ class Engine:
     def step(self) -> bool:
         """One denoising step for whatever the scheduler picks; False where nothing was waiting."""
         began = time.monotonic()
+        self._receive()
         with self._lock:
             self._expire(began)
             plan = self.scheduler.plan()
@@ -158,7 +162,8 @@ class Engine:
             seconds = time.monotonic() - began
             rows = counts.total - before
             self.scheduler.rows_per_second = 0.9 * self.scheduler.rows_per_second + 0.1 * rows / max(seconds, 1e-6)
-            self.observer.on_step(
+            self._notify(
+                self.observer.on_step,
                 StepReport(
                     rows=rows,
                     padding_rows=counts.padding_rows - padding,
@@ -168,10 +173,17 @@ class Engine:
                     seconds=seconds,
                     model_seconds=counts.model_seconds - in_model,
                     handles=plan,
-                )
+                ),
             )
         self._tell()  # last: whoever hears of a result finds it counted
         return bool(plan)
+
+    def _receive(self) -> None:
+        """Let the gates see what has arrived; end what has nothing to do (a full start canvas)."""
+        with self._lock:
+            arrived, self._arrived = [handle for handle in self._arrived if not handle.done], []
+        self._ask_gates(arrived, arriving=True)
+        self._finish(arrived)
 
     def _run(self, handles: list[Handle]) -> list[tuple[Handle, StepResult]]:
         """Run a step; where the model raises, halve the batch until the request at fault stands alone and fails."""
@@ -233,7 +245,7 @@ class Engine:
         for gate, asked in due.values():
             began = time.monotonic()
             try:
-                decisions = gate.decide([self._view(handle) for handle in asked])
+                decisions = gate.decide([handle.state.view(self.model.spec.hash) for handle in asked])
             except Exception as error:
                 logger.exception("gate %s failed", gate.source)
                 for handle in asked:
@@ -244,18 +256,7 @@ class Engine:
                 handle.state.decision = decision
                 if decision.handoff:
                     handle.state.hand_off()
-            self.observer.on_gate(gate, pairs, time.monotonic() - began)
-
-    def _view(self, handle: Handle) -> GateView:
-        state, job = handle.state, handle.job
-        return GateView(
-            regime=regime_of(job, self.model.spec.hash),
-            step=state.step,
-            prompt_length=len(job.prompt_ids),
-            masked=int(state.masked.sum()),
-            history=tuple(state.trace.steps),
-            constraint=job.constraint,
-        )
+            self._notify(self.observer.on_gate, gate, pairs, time.monotonic() - began)
 
     def _expire(self, now: float) -> None:
         for handle in self.scheduler.requests():
@@ -273,10 +274,18 @@ class Engine:
             self.scheduler.remove(handle)
             self._news[handle] = None
             self._lock.notify_all()
-        self.observer.on_end(handle)
+        self._notify(self.observer.on_end, handle)
+
+    @staticmethod
+    def _notify(call: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call an observer; one that raises must not stop the engine."""
+        try:
+            call(*args, **kwargs)
+        except Exception:
+            logger.exception("an observer of the engine failed")
 
     def _tell(self) -> None:
         with self._lock:
             news, self._news = list(self._news), {}
         if news:
-            self.on_news(news)
+            self._notify(self.on_news, news)

@@ -144,8 +144,11 @@ class DrainedGate:
         return [self._one(view) for view in views]
 
     def _one(self, view: GateView) -> Decision:
-        last = view.history[-1].total_variation_left if view.history else None
-        return Decision(last is not None and last < self.threshold, statistic=last)
+        if not view.history:
+            return Decision(False)
+        last = view.history[-1].total_variation_left
+        drained = view.masked == 0 or (last is not None and last < self.threshold)
+        return Decision(drained, statistic=last)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 from decoding.gating import Decision
@@ -80,8 +81,9 @@ class Handle:
     def rows(self) -> int:
         return self.state.rows
 
-    @property
+    @cached_property
     def estimated_rows(self) -> int:
+        """As of submission; see `Job.estimated_rows`."""
         return self.job.estimated_rows
 
     @property

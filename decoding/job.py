@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
-
 from decoding.gating import Gate, NeverGate, Regime
 from decoding.ledger import Purpose
 from decoding.noise import NoiseKey
 from decoding.policy import DecodingPolicy
-from decoding.schedule import BlockSchedule
+from decoding.schedule import Place, planned_rows
 
 Record = Literal["commits", "stats", "fill"]
 Priority = Literal["interactive", "background"]
@@ -61,6 +59,10 @@ class Job:
     record: Record = "commits"
     start: tuple[int, ...] | None = None
     start_step: int = 0
+    start_place: Place | None = None
+    """Where the schedule stood (`Trace.place`); None: derived from `start_step`, which wide guided phases in blocks and
+    end-of-text fills make ambiguous.
+    """
     handed_off: bool = False
     deadline: float | None = None
     """`time.monotonic()` value after which the request fails."""
@@ -82,7 +84,7 @@ class Job:
         return self.handed_off or self.policy.guidance_scale == 0.0
 
     def planned_rows(self, handoff_step: int | None = None) -> int:
-        """Rows of a run from an empty canvas that hands off at `handoff_step`, by a dry run of the schedule.
+        """Rows of a run from an empty canvas that hands off at `handoff_step`.
 
         None: where the gate plans to, at the latest never. An adaptive tail is counted as if it always committed
         `tail_width`; end-of-text never ends a run early.
@@ -90,25 +92,8 @@ class Job:
         if handoff_step is None:
             planned = self.gate.planned_step(self.steps)
             handoff_step = 0 if self.starts_base else self.steps if planned is None else planned
-        masked = np.ones(self.gen_length, dtype=bool)
-        guided, wide = handoff_step > 0, self._width(handoff_step > 0) > 1
-        schedule = BlockSchedule.starting_at(0, masked, self.steps, self.block_length, wide=wide)
-        step = rows = 0
-        while not schedule.finished:
-            if guided and step >= handoff_step:
-                guided, wide = False, self._width(False) > 1
-                if wide:
-                    schedule.skip_empty(masked)
-                    continue
-            region = np.flatnonzero(masked[: schedule.stop])
-            masked[region[: schedule.quota(region.size, self._width(guided))]] = False
-            schedule.advance(masked, wide=wide)
-            rows += 2 if guided else 1
-            step += 1
-        return rows
-
-    def _width(self, guided: bool) -> int:
-        return self.policy.guided_width if guided else self.policy.tail_width
+        widths = self.policy.guided_width, self.policy.tail_width
+        return planned_rows(self.gen_length, self.steps, self.block_length, handoff_step, *widths)
 
 
 def regime_of(job: Job, model_hash: str) -> Regime:

@@ -115,7 +115,10 @@ def sample(
         )
     if bool((top_p < 1.0).any()):
         tempered = nucleus(tempered, top_p)
-    return torch.where(sampled, inverse_cdf(tempered, uniforms), argmax)
+    drawn = inverse_cdf(tempered, uniforms)
+    # A parallel cumulative sum may step where a probability is 0; such a draw is worth one ulp and becomes the argmax.
+    possible = tempered.gather(-1, drawn[:, None]).squeeze(-1) > 0
+    return torch.where(sampled & possible, drawn, argmax)
 
 
 def candidates(

@@ -29,7 +29,10 @@ class StepReport:
 
 
 class Observer(Protocol):
-    """Told of everything that metrics count; called on the engine's thread, must be quick."""
+    """Told of everything that metrics count, on the engine's thread (`on_end` of a cancelled job: on the canceller's).
+
+    Must be quick; an exception is logged and ignored.
+    """
 
     def on_step(self, report: StepReport) -> None: ...
 

@@ -55,6 +55,11 @@ def ranked(scores: Tensor, positions: Tensor) -> Tensor:
     return by_position[scores[by_position].argsort(descending=True, stable=True)]
 
 
+def reached_first(ranked_confidence: Tensor, threshold: float) -> Tensor:
+    """Indices that bring candidates of at least `threshold` confidence to the front, each group in its rank order."""
+    return (ranked_confidence < threshold).to(torch.int8).argsort(stable=True)
+
+
 def commit_count(quota: int, available: int, ranked_confidence: Tensor, threshold: float | None, least: int = 1) -> int:
     """How many of the ranked candidates to commit.
 

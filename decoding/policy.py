@@ -82,6 +82,8 @@ class Gate:
                     f"gate.{item.name}", f"is not used by gate source '{self.source}' (it takes {takes}); leave it out"
                 )
             _within(f"gate.{item.name}", value, 0.0, 1.0)
+            if value in _NEVER.get(item.name, ()):
+                raise PolicyError(f"gate.{item.name}", f"must not be {value:g}")
         if self.source == "fraction" and self.fraction is None:
             raise PolicyError("gate.fraction", "is required by gate source 'fraction'")
 
@@ -97,6 +99,8 @@ GATE_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "drained": ("threshold",),
     "never": (),
 }
+_NEVER: Final[Mapping[str, tuple[float, ...]]] = {"margin": (0, 1), "confidence": (0, 1), "threshold": (0,)}
+"""Ends of [0, 1] that mean nothing for a setting."""
 GATE_DEFAULTS: Final[Mapping[str, float]] = {"margin": 0.03, "confidence": 0.95, "row_price": 0.002, "threshold": 0.5}
 
 
@@ -110,12 +114,14 @@ class DecodingPolicy:
     guided_width: int = 1
     """Positions committed per guided step; 1 follows the schedule."""
     order: str = "confidence"
-    """Commit order while guided."""
+    """Commit order while guided; afterwards confidence order, but for 'random', which stays."""
     gate: Gate = field(default_factory=Gate)
     tail_width: int = 1
     """Positions committed per base step after handoff; 1 follows the schedule."""
     tail_threshold: float | None = None
-    """Adaptive tail: commit while confidence reaches this, at least 1 and at most `tail_width`."""
+    """Adaptive tail: commit every token of at least this probability, at least what the schedule needs to end in time
+    and at most `tail_width`.
+    """
     tail_reuse: ReuseMode | None = None
     """Approximate, faster base steps: keep keys and values, run only from the active block on ('prefix') or it alone
     ('dual').

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,13 +10,13 @@ import torch
 from numpy.typing import NDArray
 
 from decoding import noise as noises
-from decoding.gating import Decision
-from decoding.job import Job
+from decoding.gating import Decision, GateView
+from decoding.job import Job, regime_of
 from decoding.kernel import Candidates
 from decoding.ledger import Ledger
 from decoding.models.protocol import Kept
-from decoding.order import CONFIDENCE_KINDS, GUIDED_ORDERS, RANDOM, Order, commit_count, ranked
-from decoding.schedule import BlockSchedule
+from decoding.order import CONFIDENCE_KINDS, GUIDED_ORDERS, RANDOM, Order, commit_count, ranked, reached_first
+from decoding.schedule import BlockSchedule, check_blocks
 from decoding.trace import Phase, StepStats, Summary, Trace
 
 
@@ -54,9 +55,20 @@ class CanvasState:
         self.kept = self._kept()
         self.trace = Trace(tuple(start), end_ids[0], job.start_step)
         self.round = 0
-        self.schedule = BlockSchedule.starting_at(self.step, self.masked, job.steps, job.block_length, wide=self.wide)
+        self.schedule = self._schedule()
         self._confidence = np.full(job.gen_length, np.nan)
         self._entropy = np.full(job.gen_length, np.nan)
+
+    def _schedule(self) -> BlockSchedule:
+        """The schedule at the start: where it stood, or as the step says."""
+        job = self.job
+        if job.start_place is None:
+            return BlockSchedule.starting_at(self.step, self.masked, job.steps, job.block_length, wide=self.wide)
+        blocks = check_blocks(job.gen_length, job.steps, job.block_length)
+        schedule = BlockSchedule(job.gen_length, job.steps, blocks, *job.start_place)
+        if self.wide:
+            schedule.skip_empty(self.masked)
+        return schedule
 
     def _kept(self) -> Kept | None:
         """A base tail's empty store of keys and values, where the policy reuses them."""
@@ -132,12 +144,25 @@ class CanvasState:
             return GUIDED_ORDERS[name]
         return RANDOM if name == "random" else CONFIDENCE_KINDS[self.job.sampling.confidence]
 
+    def view(self, model_hash: str) -> GateView:
+        """What a gate may see: this run's earlier steps only."""
+        return GateView(
+            regime=regime_of(self.job, model_hash),
+            step=self.step,
+            prompt_length=len(self.job.prompt_ids),
+            masked=int(self.masked.sum()),
+            history=tuple(self.trace.steps),
+            constraint=self.job.constraint,
+        )
+
     def apply(self, found: Candidates, positions: NDArray[np.int64]) -> StepEvent:
         """Commit the quota among `found`, the candidates at `positions` (as `scored` gave them), and move on."""
         before = self.masked
         eligible = np.flatnonzero(positions < self.schedule.stop)
         chosen = self._choose(found, positions, eligible)
         at, tokens = positions[chosen], found.token.numpy()[chosen]
+        if (tokens == self.mask_id).any():
+            raise MaskLeftError("MASK was sampled; suppressed ids must have probability 0")
         self.tokens[at] = tokens
         self._confidence[at] = found.probability.double().numpy()[chosen]
         self._entropy[at] = found.entropy.double().numpy()[chosen]
@@ -176,6 +201,8 @@ class CanvasState:
         within = ranked(scores[eligible], torch.from_numpy(positions[eligible])).numpy()
         sequence: NDArray[np.int64] = eligible[within]
         threshold = self.job.policy.tail_threshold if self.phase == "base" else None
+        if threshold is not None:
+            sequence = sequence[reached_first(found.probability[sequence], threshold).numpy()]
         count = commit_count(quota, int(eligible.size), found.probability[sequence], threshold, max(1, scheduled))
         committed: NDArray[np.int64] = np.sort(sequence[:count])
         return committed
@@ -231,6 +258,7 @@ class CanvasState:
             confidence=tuple(self._confidence[at].tolist()),
             masked=masked,
             filled=tuple(filled.tolist()),
+            place=self.schedule.place,
             **stats,  # type: ignore[arg-type]
         )
 
@@ -239,8 +267,19 @@ class CanvasState:
         if self.kept is not None:
             self.kept.layers = None
         if self.job.sampling.eos_fill and self.job.start is None:
+            self.ledger.skipped_by_eos = self._skipped_rows()
+
+    def _skipped_rows(self) -> int:
+        """Rows of the same run without the fill, less those run.
+
+        An adaptive tail would have gone on at the pace that it had: an estimate, where everything else is exact.
+        """
+        base = [stats for stats in self.trace.steps if stats.phase == "base"]
+        if self.job.policy.tail_threshold is None or not base:
             own = self.ledger.of(purpose=self.job.purpose)
-            self.ledger.skipped_by_eos = max(0, self.job.planned_rows(self.handoff_step) - own)
+            return max(0, self.job.planned_rows(self.handoff_step) - own)
+        pace = max(1.0, sum(len(stats.positions) for stats in base) / len(base))
+        return math.ceil(sum(len(stats.filled) for stats in self.trace.steps) / pace)
 
     def content(self) -> list[int]:
         """Token ids up to the first end-of-text."""

@@ -11,6 +11,7 @@ from decoding.handle import Handle
 from decoding.job import Job
 from decoding.ledger import Purpose
 from decoding.policy import Gate
+from decoding.schedule import Place
 
 HANDED_OFF = Gate("fraction", fraction=0.0)
 
@@ -24,13 +25,15 @@ def continuations(
     count: int,
     arm: str,
     tail_width: int | None = None,
+    place: Place | None = None,
     purpose: Purpose = "rollout",
 ) -> list[Job]:
     """`count` jobs that continue `canvas` [L] from before step `step` of `job`'s run, under guidance to the end or
     under base.
 
     Each has its own noise: the seed is `job`'s, (purpose, arm, rollout) are the cell's. `tail_width` overrides the
-    policy's for base continuations. They run at background priority.
+    policy's for base continuations. `place` is where the recorded run's schedule stood (`Trace.place`); without it the
+    step alone tells. They run at background priority.
     """
     policy = job.policy
     if not guided:
@@ -47,6 +50,7 @@ def continuations(
             gate=NeverGate(),
             start=tuple(canvas),
             start_step=step,
+            start_place=place,
             handed_off=not guided,
             noise=replace(job.noise, purpose=purpose, arm=arm, rollout=index, round=0),
             purpose=purpose,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+
+Place = tuple[int, int, bool]
 
 
 def check_blocks(gen_length: int, steps: int, block_length: int | None) -> int:
@@ -33,6 +36,13 @@ class BlockSchedule:
     blocks: int
     block: int = 0
     steps_left: int = 0
+    filled: bool = False
+    """Whether an end-of-text has filled positions: from then on no step is spent on a block without masks."""
+
+    @property
+    def place(self) -> Place:
+        """Enough to take the schedule up again: (block, steps left, filled)."""
+        return self.block, self.steps_left, self.filled
 
     @staticmethod
     def starting_at(
@@ -76,10 +86,10 @@ class BlockSchedule:
     def advance(self, masked: NDArray[np.bool_], *, wide: bool) -> None:
         """Account for one step that left `masked` [L] open."""
         self.steps_left -= 1
-        if wide:
-            self.skip_empty(masked)
-        elif self.steps_left == 0:
+        if self.steps_left == 0 and not wide:
             self._next_block()
+        if wide or self.filled:
+            self.skip_empty(masked)
 
     def skip_empty(self, masked: NDArray[np.bool_]) -> None:
         """Leave every leading block that holds no mask."""
@@ -90,13 +100,35 @@ class BlockSchedule:
         """Give back the steps of positions that were filled at once (end-of-text), in proportion, and of empty later
         blocks.
         """
+        self.filled = True
         before, after = int(masked_before[: self.stop].sum()), int(masked_after[: self.stop].sum())
-        if before:
+        if after:
             self.steps_left = -(-after * self.steps_left // before)
-        if self.steps_left == 0:
-            self._next_block()
-            self.skip_empty(masked_after)
+        self.skip_empty(masked_after)
 
     def _next_block(self) -> None:
         self.block += 1
         self.steps_left = self.steps // self.blocks
+
+
+@lru_cache(maxsize=4096)
+def planned_rows(
+    gen_length: int, steps: int, block_length: int | None, handoff_step: int, guided_width: int, tail_width: int
+) -> int:
+    """Rows of a run from an empty canvas that hands off at `handoff_step`, by a dry run of the schedule."""
+    masked = np.ones(gen_length, dtype=bool)
+    guided, width = handoff_step > 0, guided_width if handoff_step > 0 else tail_width
+    schedule = BlockSchedule.starting_at(0, masked, steps, block_length, wide=width > 1)
+    step = rows = 0
+    while not schedule.finished:
+        if guided and step >= handoff_step:
+            guided, width = False, tail_width
+            if width > 1:
+                schedule.skip_empty(masked)
+                continue
+        region = np.flatnonzero(masked[: schedule.stop])
+        masked[region[: schedule.quota(region.size, width)]] = False
+        schedule.advance(masked, wide=width > 1)
+        rows += 2 if guided else 1
+        step += 1
+    return rows

@@ -9,6 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from decoding.schedule import Place
+
 Phase = Literal["guided", "base"]
 QUANTILES = (0.1, 0.5, 0.9)
 
@@ -49,6 +51,8 @@ class StepStats:
     """Guided probability of each committed token."""
     masked: int
     """Masked positions of the whole canvas before the step."""
+    place: Place = (0, 0, False)
+    """Where the schedule stood before the step: block, steps left, whether an end-of-text has filled positions."""
     filled: tuple[int, ...] = ()
     """Positions filled with end-of-text by `eos_fill` after the commits."""
     masked_confidence: Summary | None = None
@@ -101,6 +105,10 @@ class Trace:
             canvas[list(stats.positions)] = stats.tokens
             canvas[list(stats.filled)] = self.end_id
         return canvas
+
+    def place(self, steps: int) -> Place | None:
+        """Where the schedule stood after the first `steps` recorded steps; None at the end of the trace."""
+        return self.steps[steps].place if steps < len(self.steps) else None
 
     def argmax_fill(self, steps: int, mask_id: int) -> NDArray[np.int64]:
         """The canvas before step `steps`, its masks filled with that step's argmax (needs a trace recorded with

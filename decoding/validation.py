@@ -74,7 +74,7 @@ def _check_sampling(job: Job) -> None:
 
 def _check_start(job: Job, spec: ModelSpec) -> None:
     if job.start is None:
-        if job.start_step:
+        if job.start_step or job.start_place is not None:
             raise JobError("start_step", "needs a start canvas")
         return
     if len(job.start) != job.gen_length:

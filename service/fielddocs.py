@@ -18,5 +18,5 @@ def field_docs(cls: type) -> dict[str, str]:
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
             match following:
                 case ast.Expr(value=ast.Constant(value=str(text))):
-                    docs[field.target.id] = inspect.cleandoc(text)
+                    docs[field.target.id] = " ".join(text.split())
     return docs

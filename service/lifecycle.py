@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from enum import Enum
 from typing import TypeVar
 
-from decoding.handle import DecodingError
+from decoding.handle import DecodingError, Handle
 from decoding.scheduler import QueueFullError
 from service import backend
 from service.backend import Backend
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 WORKERS = 2
-"""Threads that tokenize and evaluate; more would only fight the engine and the loop for the interpreter."""
+"""Threads that tokenize, admit and evaluate; more would only fight the engine and the loop for the interpreter."""
 
 
 class Status(Enum):
@@ -107,17 +107,29 @@ class Service:
         logger.info("model %s (%s) is ready", self._backend.model.spec.name, self._backend.model.spec.hash)
 
     async def work(self, function: Callable[[], T]) -> T:
-        """Run tokenizing or evaluation on a worker thread."""
+        """Run tokenizing, evaluation or the writing of an answer on a worker thread."""
         return await asyncio.get_running_loop().run_in_executor(self._workers, function)
 
-    @contextmanager
-    def generation(self, prepared: Prepared, route: str, *, every_step: bool = False) -> Iterator[Generation]:
-        """Submit all samples or none; leaving the block cancels whatever is unfinished, and counts the request."""
+    async def _submit(self, prepared: Prepared) -> list[Handle]:
+        """Admit all samples or none, on a worker thread: planning takes up to 20 ms a sample."""
+        submitted = self._workers.submit(self.admit().engine.submit_all, prepared.jobs)
         try:
-            handles = self.admit().engine.submit_all(prepared.jobs)
+            handles = await asyncio.wrap_future(submitted)
+            self.admit()  # a drain that began meanwhile does not know of this request
         except QueueFullError:
             self.metrics.rejections.labels("queue_full").inc()
             raise
+        except (ApiError, asyncio.CancelledError):
+            submitted.add_done_callback(_abandon)  # a thread cannot be stopped: what it still submits ends at once
+            raise
+        return handles
+
+    @asynccontextmanager
+    async def generation(
+        self, prepared: Prepared, route: str, *, every_step: bool = False
+    ) -> AsyncIterator[Generation]:
+        """Submit all samples or none; leaving the block cancels whatever is unfinished, and counts the request."""
+        handles = await self._submit(prepared)
         self.metrics.fell_back(prepared)
         with Generation(prepared, handles, self._bridge, every_step=every_step) as generation:
             self.active.add(generation)
@@ -150,6 +162,13 @@ class Service:
         if self._backend is not None:
             await asyncio.to_thread(self._backend.engine.close)
         self._workers.shutdown(cancel_futures=True)
+
+
+def _abandon(submitted: Future[list[Handle]]) -> None:
+    """Cancel what was submitted for a request that is gone; any thread."""
+    if not submitted.cancelled() and submitted.exception() is None:
+        for handle in submitted.result():
+            handle.cancel()
 
 
 def _finish_reason(error: BaseException) -> str:

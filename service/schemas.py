@@ -21,6 +21,7 @@ from service.fielddocs import field_docs
 
 MAX_PROMPT_CHARACTERS = 100_000
 MAX_CANVAS = 65_536
+MAX_TRACE_STEPS = 4096
 MAX_SEED = 2**53 - 1
 """Largest whole number that every JSON reader keeps exact."""
 
@@ -100,7 +101,7 @@ class GenerateRequest(Request):
     family: str | None = Field(None, json_schema_extra={"anyOf": [_choices(*FAMILIES), {"type": "null"}]})
     """Family whose gates decide; derived from the constraint. A named one must be the constraint's own."""
     render_constraint: bool = True
-    """Append the constraint's instruction to the prompt; false where the prompt says it already."""
+    """Append the constraint's instruction to the prompt; false where the prompt says it already. Needs a constraint."""
     policy: PolicyRequest | None = None
     gen_length: int | None = Field(None, ge=1, le=MAX_CANVAS)
     """Canvas length L in tokens; by default the model's, longer where the constraint needs more."""
@@ -112,18 +113,17 @@ class GenerateRequest(Request):
     top_p: float | None = Field(None, gt=0, le=1)
     """Nucleus; null is 1, the whole distribution."""
     confidence: str = Field("probability", json_schema_extra=_choices(*CONFIDENCE_KINDS))
-    """What ranks candidates for commitment."""
+    """What ranks candidates for commitment; left out with policy.order 'random', which ranks by noise."""
     eos_fill: bool = Field(False, description=_SAMPLING["eos_fill"])
     suppress_eos: bool = Field(False, description=_SAMPLING["suppress_eos"])
     defer_eos: bool | None = Field(None, description=_SAMPLING["defer_eos"] + " By default where the model needs it.")
     seed: int | None = Field(None, ge=0, le=MAX_SEED)
     """Sample i is decoded with seed + i; null draws one. The seeds used are in the response."""
     n: int = Field(1, ge=1, le=MAX_CANVAS)
-    """Samples; GET /v1/models has this server's limits on n and on n * gen_length."""
+    """Samples; GET /v1/models has this server's limits on n, on n * gen_length and on estimated rows."""
     stream: bool = False
     """Server-sent events instead of one JSON object."""
-    trace: bool = False
-    """Return every denoising step."""
+    trace: bool = Field(False, description=f"Return every denoising step; n * steps of at most {MAX_TRACE_STEPS}.")
     deadline_s: float | None = Field(None, gt=0)
     """Seconds after which the request fails."""
 

@@ -39,6 +39,8 @@ class Settings(BaseSettings):
     """Largest n of a request."""
     max_request_tokens: int = Field(default=8192, ge=1)
     """Largest n * gen_length of a request."""
+    max_request_rows: int = Field(default=32_768, ge=2)
+    """Largest estimated forward evaluations of a request, all samples together; beyond it requests get 422."""
     max_body_bytes: int = Field(default=1 << 20, ge=1024)
     """Largest request body."""
     default_deadline: float | None = Field(default=None, gt=0)

@@ -55,7 +55,7 @@ class EventStream(Response):
             await unless_gone(receive, self._stream(scope, send))
 
     async def _stream(self, scope: Scope, send: Send) -> None:
-        with self.service.generation(self.prepared, self.route, every_step=True) as generation:
+        async with self.service.generation(self.prepared, self.route, every_step=True) as generation:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             try:
                 async for chunk in self._chunks(generation):
@@ -76,12 +76,21 @@ class EventStream(Response):
             except TimeoutError:
                 yield KEEP_ALIVE
                 continue
-            if chunk := b"".join([part for view in views for part in await view.news()]):
+            if chunk := await self.service.work(partial(_news, views)):
                 yield chunk
+        yield await self.service.work(partial(self._done, views))
+
+    def _done(self, views: list[_SampleView]) -> bytes:
+        """The last event; worker thread."""
         samples = [view.sample for view in views if view.sample is not None]
-        outcomes = [handle.result() for handle in generation.handles]
+        outcomes = [view.handle.result() for view in views]
         done = replies.summary(self.prepared, samples, outcomes, self.backend.model)
-        yield sse("done", done.model_dump_json())
+        return sse("done", done.model_dump_json())
+
+
+def _news(views: list[_SampleView]) -> bytes:
+    """Events of all samples since the last call; worker thread, one call at a time for each stream."""
+    return b"".join([part for view in views for part in view.news()])
 
 
 class _SampleView:
@@ -94,17 +103,17 @@ class _SampleView:
         self.sample: Sample | None = None
         self._told_handoff = handle.job.starts_base
 
-    async def news(self) -> list[bytes]:
+    def news(self) -> list[bytes]:
         """Events since the last call, as bytes."""
         if self.sample is not None:
             return []
-        done = self.handle.done  # before the events are taken: the last one comes before the end
+        # Asked before the events are taken, so that the last one precedes the end; `Generation.news` tells failures.
+        done = self.handle.done and self.handle.error is None
         parts = [part for event in self.handle.take_events() for part in self._step(event)]
         if done:
             outcome = self.handle.result()
             parts += self._handoff(outcome.handoff_step)
-            work = partial(self._finish, outcome)
-            self.sample = await self.stream.service.work(work)
+            self.sample = self._finish(outcome)
             parts.append(sse("sample", self.sample.model_dump_json()))
         return parts
 

@@ -14,9 +14,10 @@ from decoding.job import Job, Sampling, regime_of
 from decoding.models.protocol import DenoisingModel
 from decoding.noise import NoiseKey
 from decoding.policy import DecodingPolicy, Gate, resolve_policy
+from decoding.validation import check_job
 from service.canvas import fitting_canvas
-from service.errors import invalid
-from service.schemas import MAX_SEED, GenerateRequest, PolicyRequest
+from service.errors import ApiError, invalid
+from service.schemas import MAX_SEED, MAX_TRACE_STEPS, GenerateRequest, PolicyRequest
 from service.settings import Settings
 
 FallbackCode = Literal["no_family", "no_gate", "outside_regime"]
@@ -45,9 +46,9 @@ class Prepared:
 
 
 def prepare(request: GenerateRequest, model: DenoisingModel, gates: GateResolver, settings: Settings) -> Prepared:
-    """Translate a request. Raises `ApiError`, `PolicyError` or `ConstraintError`, each naming the field at fault.
+    """Translate a request. Raises `ApiError`, `PolicyError`, `ConstraintError` or `JobError`, each naming its field.
 
-    Tokenizes: keep it off the event loop.
+    Tokenizes and plans: keep it off the event loop.
     """
     constraint = None if request.constraint is None else parse(request.constraint)
     family = _family(request.family, constraint)
@@ -66,6 +67,7 @@ def prepare(request: GenerateRequest, model: DenoisingModel, gates: GateResolver
         _given(request.policy),
         gen_length=canvas.gen_length,
     )
+    _check_used(request, policy)
     seed = secrets.randbelow(2**32) if request.seed is None else request.seed
     if seed + request.n - 1 > MAX_SEED:
         raise invalid("seed", f"must leave room for n samples: seed + n - 1 may be at most {MAX_SEED}")
@@ -90,6 +92,8 @@ def prepare(request: GenerateRequest, model: DenoisingModel, gates: GateResolver
         deadline=_deadline(request.deadline_s, settings),
     )
     job, choice, fallback = _with_gate(job, gates, model.spec.hash)
+    check_job(job, model.spec, invariant=settings.batch_invariant)
+    _check_work(job, request.n, settings, trace=request.trace)
     jobs = tuple(replace(job, noise=NoiseKey(seed + index)) for index in range(request.n))
     return Prepared(f"gen-{uuid.uuid4().hex}", int(time.time()), jobs, constraint, choice, fallback, request.trace)
 
@@ -112,6 +116,34 @@ def _check_size(samples: int, gen_length: int, settings: Settings) -> None:
             f"is too large: n * gen_length is {samples * gen_length}, this server takes at most "
             f"{settings.max_request_tokens} (n = {most} at this gen_length)",
         )
+
+
+def _check_used(request: GenerateRequest, policy: DecodingPolicy) -> None:
+    """Refuse what the client set and nothing reads."""
+    if "render_constraint" in request.model_fields_set and request.constraint is None:
+        raise invalid("render_constraint", "is not used without a constraint; leave it out")
+    if "confidence" in request.model_fields_set and policy.order == "random":
+        raise invalid("confidence", "is not used with policy.order 'random'; leave it out")
+
+
+def _check_work(job: Job, samples: int, settings: Settings, *, trace: bool) -> None:
+    """Bound the rows of all samples together, and the steps of their traces. `job` is valid and has its gate."""
+    limit = settings.max_request_rows
+    if samples * job.full_cfg_equivalent > limit:  # no plan costs more, and the plan itself takes time
+        rows = job.estimated_rows
+        if samples * rows > limit:
+            estimate = f"an estimated {samples * rows} forward evaluations, this server takes at most {limit}"
+            raise _too_large(estimate, samples, limit // rows)
+    if trace and samples * job.steps > MAX_TRACE_STEPS:
+        estimate = f"a trace of n * steps = {samples * job.steps} steps, the longest is {MAX_TRACE_STEPS}"
+        raise _too_large(estimate, samples, MAX_TRACE_STEPS // job.steps)
+
+
+def _too_large(estimate: str, samples: int, most: int) -> ApiError:
+    """A 422 for a request of which `most` samples would fit; where not even one does, its steps are at fault."""
+    if most == 0:
+        return invalid("steps", f"is too large: the request asks for {estimate}", "too_large")
+    return invalid("n", f"is too large: {samples} samples ask for {estimate} (n = {most} as it stands)", "too_large")
 
 
 def _given(policy: PolicyRequest | None) -> dict[str, Any]:

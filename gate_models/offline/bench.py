@@ -26,7 +26,7 @@ from decoding.engine import Engine
 from decoding.handle import Handle
 from decoding.job import Job
 from decoding.models.protocol import DenoisingModel
-from decoding.models.registry import load_model
+from decoding.models.registry import DTYPES, load_model
 from decoding.noise import NoiseKey
 from decoding.observer import NullObserver, StepReport
 from decoding.policy import step_at
@@ -37,6 +37,8 @@ from gate_models.offline.sequential import decode_sequentially
 from gate_models.offline.tasks import TaskPrompt, load_task
 
 POLICIES = ("full_cfg", "base", "handoff:0.3:k8")
+PEAK_SIZE = {"cuda": 8192}
+"""Side of the matrix product that shows a device's peak (1024 elsewhere): large enough to fill it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,16 @@ class BenchSettings:
     gen_length: int = 16
     repeats: int = 3
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.concurrency or min(self.concurrency) < 1:
+            raise ValueError(
+                f"concurrency {','.join(map(str, self.concurrency)) or 'is empty'}: "
+                "give whole numbers of at least 1, such as --concurrency 1,8"
+            )
+        for name in ("requests", "repeats", "gen_length", "threads"):
+            if (value := getattr(self, name)) < 1:
+                raise ValueError(f"{name} is {value}; give --{name.replace('_', '-')} of at least 1")
 
 
 class _Clock(NullObserver):
@@ -71,8 +83,8 @@ class Run:
 
     seconds: float
     rows: int
-    outside: float
-    """Share of the time outside the model."""
+    outside: float | None
+    """Share of the time outside the model; None where it is not measured."""
     tokens: tuple[tuple[int, ...], ...] = ()
     """What was decoded, request by request."""
 
@@ -104,14 +116,9 @@ def _engine_run(
 
 
 def _job(model: DenoisingModel, named: NamedPolicy, prompt: TaskPrompt, settings: BenchSettings, index: int) -> Job:
-    ids = tuple(model.codec.encode_prompt(_text(prompt)))
+    ids = tuple(model.codec.encode_prompt(prompt.text()))
     key = NoiseKey(settings.seed + index)
     return Job(ids, settings.gen_length, settings.gen_length, named.policy, key, gate=named.gate)
-
-
-def _text(prompt: TaskPrompt) -> str:
-    words = ", ".join(prompt.constraint["keywords"])
-    return f"{prompt.prompt} Use the words: {words}."
 
 
 def _sequential_run(
@@ -123,25 +130,34 @@ def _sequential_run(
     for index, prompt in enumerate(prompts):
         rows += decode_sequentially(
             model,
-            model.codec.encode_prompt(_text(prompt)),
+            model.codec.encode_prompt(prompt.text()),
             settings.gen_length,
             scale=named.policy.guidance_scale,
             handoff=handoff,
             tail_width=named.policy.tail_width,
             seed=settings.seed + index,
         ).rows
-    return Run(time.perf_counter() - began, rows, float("nan"))
+    return Run(time.perf_counter() - began, rows, None)
 
 
-def peak_flops(size: int = 1024, repeats: int = 8) -> float:
-    """Best FLOP/s of a square float32 matrix product with the current thread count."""
-    a, b = torch.randn(size, size), torch.randn(size, size)
+def peak_flops(device: torch.device, dtype: torch.dtype, repeats: int = 8) -> float:
+    """Best FLOP/s of a square matrix product on `device` in `dtype`, with the current thread count."""
+    size = PEAK_SIZE.get(device.type, 1024)
+    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
     best = float("inf")
     for _ in range(repeats):
+        _synchronise(device)
         began = time.perf_counter()
         a @ b
+        _synchronise(device)
         best = min(best, time.perf_counter() - began)
     return 2 * size**3 / best
+
+
+def _synchronise(device: torch.device) -> None:
+    """Wait for work on a GPU, which runs behind the program."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def _flops(call: Callable[[], Run]) -> int:
@@ -158,7 +174,7 @@ def run(settings: BenchSettings, out: Path | None = None) -> dict[str, Any]:
     print(table(result))
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(result, indent=1) + "\n")
+        out.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
     return result
 
 
@@ -172,13 +188,14 @@ def _measure(settings: BenchSettings, model: DenoisingModel, prompts: list[TaskP
                 how = f"concurrency {concurrency}{mode}"
                 cells[name, how] = partial(_engine_run, model, named, prompts, settings, concurrency, bool(mode))
     runs: dict[tuple[str, str], list[Run]] = {cell: [] for cell in cells}
-    peaks = [peak_flops()]
+    peak = partial(peak_flops, model.device, DTYPES[settings.dtype])
+    peaks = [peak()]
     with tqdm(total=len(cells) * settings.repeats, unit="run") as bar:
         for _ in range(settings.repeats):
             for cell, call in cells.items():
                 runs[cell].append(call())
                 bar.update()
-            peaks.append(peak_flops())
+            peaks.append(peak())
     widest = f"concurrency {max(settings.concurrency)}"
     flops = {name: _flops(cells[name, widest]) for name in POLICIES}
     return _result(settings, model, runs, max(peaks), flops, widest)
@@ -205,7 +222,7 @@ def _result(
             "rows_per_s": repeats[0].rows / seconds,
             "rows_per_request": repeats[0].rows / settings.requests,
             "times_sequential": ratio,
-            "outside_model": statistics.median(run.outside for run in repeats),
+            "outside_model": _median([run.outside for run in repeats]),
         }
         if how == widest:
             cell["share_of_peak_flops"] = flops[policy] / seconds / peak
@@ -223,6 +240,11 @@ def _result(
     }
 
 
+def _median(values: list[float | None]) -> float | None:
+    measured = [value for value in values if value is not None]
+    return statistics.median(measured) if measured else None
+
+
 def table(result: dict[str, Any]) -> str:
     """The result as Markdown."""
     settings = result["settings"]
@@ -235,7 +257,7 @@ def table(result: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for cell in result["cells"]:
-        outside = "" if cell["outside_model"] != cell["outside_model"] else f"{cell['outside_model']:.0%}"
+        outside = "" if cell["outside_model"] is None else f"{cell['outside_model']:.0%}"
         share = f"{cell['share_of_peak_flops']:.0%}" if "share_of_peak_flops" in cell else ""
         lines.append(
             f"| {cell['policy']} | {cell['how']} | {cell['requests_per_s']:.2f} | {cell['rows_per_s']:.0f} "

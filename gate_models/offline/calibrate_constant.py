@@ -75,15 +75,14 @@ def earliest_safe(curve: dict[float, float], full: float, margin: float) -> floa
 
 
 def _job(model: DenoisingModel, prompt: TaskPrompt, plan: Plan, width: int) -> Job:
-    constraint = parse(prompt.constraint)
     given: dict[str, Any] = {"guidance_scale": plan.guidance_scale, "tail_width": width, "gate": Gate("constant")}
     return Job(
-        prompt_ids=tuple(model.codec.encode_prompt(f"{prompt.prompt} {constraint.instruction()}")),
+        prompt_ids=tuple(model.codec.encode_prompt(prompt.text())),
         gen_length=prompt.gen_length,
         steps=prompt.steps,
         policy=resolve_policy("handoff", given),
         noise=NoiseKey(plan.seed, arm=prompt.id),
-        family=constraint.family,
+        family=parse(prompt.constraint).family,
     )
 
 

@@ -7,7 +7,9 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from gate_models.offline.evaluate import EvaluateSettings, named_policies
 from gate_models.offline.results import table
+from gate_models.offline.tasks import expand
 
 SAMPLES: Final = 30
 HEAD: Final = """# mini
@@ -59,8 +61,10 @@ def notes(run: Path) -> str:
 
 
 def evaluation_section(result: dict[str, Any]) -> str:
-    """Every task's table, from an `astargate evaluate` result."""
+    """The tables of an `astargate evaluate` result: what its last run asked for, not what else the file has kept."""
     settings = result["settings"]
+    asked = EvaluateSettings(tuple(settings["tasks"]), tuple(settings["policies"]), tuple(settings["weights"]))
+    names = [named.name for named in named_policies(asked)]
     parts = [
         "## Evaluation\n",
         f"`astargate evaluate --task {','.join(settings['tasks'])} --policies {','.join(settings['policies'])} "
@@ -68,7 +72,10 @@ def evaluation_section(result: dict[str, Any]) -> str:
         f"--samples {settings['samples']}" + (f" --n {settings['n']}`" if settings["n"] else "`"),
         f"on model {result['model_hash']}. Interval: Wilson, texts counted as independent.",
     ]
-    parts += [table(task, cells["policies"]) for task, cells in result["tasks"].items()]
+    for task in expand(asked.tasks):
+        rows = result["tasks"].get(task, {}).get("policies", {})
+        if shown := {name: rows[name] for name in names if name in rows}:
+            parts.append(table(task, shown))
     return "\n".join(parts) + "\n"
 
 

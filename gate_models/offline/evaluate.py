@@ -27,7 +27,7 @@ from decoding.noise import NoiseKey
 from decoding.runner import Runner
 from decoding.scheduler import Scheduler
 from gate_models.offline.fluency import fluency, load_judge
-from gate_models.offline.policy_names import NamedPolicy, parse_policy
+from gate_models.offline.policy_names import NamedPolicy, at_weight, parse_policy
 from gate_models.offline.results import ResultFile, identity, summarise, table
 from gate_models.offline.tasks import TaskPrompt, expand, load_task
 
@@ -128,30 +128,32 @@ def _sample(model: DenoisingModel, prompt: TaskPrompt, sample: int, handle: Hand
 
 
 def named_policies(settings: EvaluateSettings) -> list[NamedPolicy]:
-    """The policies of a run: each name, at each weight where weights are swept (the base decoder once)."""
-    if not settings.weights:
-        return [parse_policy(name) for name in settings.policies]
-    named: dict[str, NamedPolicy] = {}
-    for name in settings.policies:
-        for weight in settings.weights:
-            if weight == 0.0 or name.split(":")[0] == "base":
-                named.setdefault("base", parse_policy("base"))
-            else:
-                label = f"{name}:w{weight:g}"
-                named[label] = parse_policy(label)
-    return list(named.values())
+    """The policies of a run: each name, at each weight where weights are swept; each once.
+
+    At weight 0 a policy is the base decoder with its tail, and is named so.
+    """
+    if settings.weights:
+        named = [at_weight(name, weight) for name in settings.policies for weight in settings.weights]
+    else:
+        named = [parse_policy(name) for name in settings.policies]
+    return list({policy.name: policy for policy in named}.values())
 
 
-def versions(model: DenoisingModel, settings: EvaluateSettings) -> dict[str, Any]:
-    """What a result must name to be made again."""
+def software() -> dict[str, str]:
+    """Versions that a text can depend on."""
     try:
         own = version("astargate")
     except PackageNotFoundError:
         own = "source tree"
+    return {"astargate": own, "torch": torch.__version__}
+
+
+def versions(model: DenoisingModel, settings: EvaluateSettings) -> dict[str, Any]:
+    """What a result must name to be made again."""
     return {
         "model": model.spec.name,
         "model_hash": model.spec.hash,
-        "versions": {"astargate": own, "torch": torch.__version__, "python": platform.python_version()},
+        "versions": {**software(), "python": platform.python_version()},
         "machine": platform.processor() or platform.machine(),
         "settings": asdict(settings),
     }
@@ -161,7 +163,8 @@ def run(settings: EvaluateSettings, out: Path | None = None) -> dict[str, Any]:
     """Evaluate every policy on every task; print tables; return the result.
 
     With `out`, the result is written there after every policy of every task, and a run that finds cells of the same
-    model, prompts and settings there goes on after them.
+    model, versions, prompts and settings there goes on after them. Other cells there are kept where the file's header
+    stays true of them, and dropped where it does not.
     """
     policies = named_policies(settings)
     loaded = {task: load_task(task, settings.n) for task in expand(settings.tasks)}
@@ -177,14 +180,18 @@ def _run(
 ) -> dict[str, Any]:
     judge = load_judge(settings.fluency_model, settings.device)
     model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
-    results = ResultFile(out, {"seed": settings.seed, **versions(model, settings)})
+    asked = {
+        task: {named.name: _identity(model, named, prompts, settings) for named in policies}
+        for task, prompts in loaded.items()
+    }
+    results = ResultFile(out, {"seed": settings.seed, **versions(model, settings)}, asked)
     tables: dict[str, dict[str, dict[str, Any]]] = {}
     number, cells = 0, len(loaded) * len(policies)
     for task, prompts in loaded.items():
         tables[task] = {}
         for named in policies:
             number += 1
-            digest = _identity(model, named, prompts, settings)
+            digest = asked[task][named.name]
             found = results.find(task, named.name, digest)
             if found is None:
                 label = f"[{number}/{cells}] {task} {named.name}"
@@ -208,4 +215,4 @@ def _identity(
     own = {"tasks", "policies", "weights", "n", "model", "threads", "fluency_model"}
     kept = {name: value for name, value in asdict(settings).items() if name not in own}
     shown = [asdict(prompt) for prompt in prompts]
-    return identity(model=model.spec.hash, policy=repr(named.policy), prompts=shown, settings=kept)
+    return identity(model=model.spec.hash, policy=repr(named.policy), prompts=shown, settings=kept, software=software())

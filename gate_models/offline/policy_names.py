@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from decoding import policy as policies
 from decoding.gating import BuiltinGates, Gate, Regime
@@ -12,10 +12,15 @@ from decoding.order import GUIDED_ORDERS
 from decoding.policy import DecodingPolicy, PolicyError, resolve_policy
 
 HELP = (
-    "comma-separated: base, full_cfg, handoff:FRACTION or drained:THRESHOLD, each with optional :kN (tail width; "
-    "guided width for full_cfg), :aX (adaptive tail threshold), :rprefixN or :rdualN (the tail reuses keys and values, "
-    "refreshed every N steps), :wX (guidance scale), :ORDER (random, guidance_boost, ...)"
+    "comma-separated: base, full_cfg, handoff:FRACTION, parallel_tail:FRACTION (8 wide) or drained:THRESHOLD, each "
+    "with optional :kN (tail width; guided width for full_cfg), :aX (adaptive tail threshold), :rprefixN or :rdualN "
+    "(the tail reuses keys and values, refreshed every N steps), :wX (guidance scale), :ORDER (random, "
+    "guidance_boost, ...)"
 )
+
+
+_NUMBERED: Final = {"handoff": "handoff", "parallel_tail": "parallel_tail", "drained": "handoff"}
+"""Names that take a number, and the presets that they stand for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +38,13 @@ def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
     given: dict[str, Any] = {}
     preset, setting = head, policies.Gate("never")
     try:
-        if head in {"handoff", "drained"}:
-            if not options:
-                raise ValueError(f"policy {name!r} needs a number: {head}:0.3")
-            value = float(options.pop(0))
-            preset = "handoff"
+        if head in _NUMBERED:
+            value = _number(name, head, options)
+            preset = _NUMBERED[head]
             setting = (
-                policies.Gate("fraction", fraction=value)
-                if head == "handoff"
-                else policies.Gate("drained", threshold=value)
+                policies.Gate("drained", threshold=value)
+                if head == "drained"
+                else policies.Gate("fraction", fraction=value)
             )
             given["gate"] = setting
         if guidance_scale is not None and preset != "base":
@@ -56,6 +59,34 @@ def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
             str(error) if name in str(error) else f"policy {name!r}: {error}; policies are {HELP}"
         ) from None
     return NamedPolicy(name, policy, _gate(setting))
+
+
+def at_weight(name: str, weight: float) -> NamedPolicy:
+    """The policy of `name` at another guidance scale. At 0, and where it never guides: the base decoder with its tail.
+
+    Names of base decoders are made from what they do, so that equal ones have one name.
+    """
+    own = parse_policy(name).policy
+    if weight != 0.0 and own.preset != "base":
+        kept = [part for part in name.split(":") if not re.fullmatch(r"w\d+(\.\d+)?", part)]
+        return parse_policy(":".join([*kept, f"w{weight:g}"]))
+    parts = ["base"]
+    if own.tail_width != 1:
+        parts.append(f"k{own.tail_width}")
+    if own.tail_threshold is not None:
+        parts.append("a" + f"{own.tail_threshold:.12f}".rstrip("0").rstrip("."))
+    if own.tail_reuse is not None:
+        parts.append(f"r{own.tail_reuse}{own.tail_refresh}")
+    if own.order == "random":  # the one named order that base steps follow too
+        parts.append(own.order)
+    return parse_policy(":".join(parts))
+
+
+def _number(name: str, head: str, options: list[str]) -> float:
+    try:
+        return float(options.pop(0))
+    except (IndexError, ValueError):
+        raise ValueError(f"policy {name!r} needs a number after its name, such as {head}:0.3") from None
 
 
 def _option(option: str, preset: str) -> dict[str, Any]:

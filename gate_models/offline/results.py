@@ -1,6 +1,7 @@
 """The result file of an evaluation: written after every cell (one policy on one task), read again to go on.
 
-A cell is kept where its identity still holds: model, prompts, policy and every setting that can change a text.
+A cell that a run asks for is kept where its identity holds: model, prompts, policy, the versions of torch and
+astargate, and every setting that can change a text. Any other cell is kept where the run's header is true of it.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from gate_models.offline.text_metrics import distinct_2, has_adjacent_repeat, wilson, words
+
+_PARTS: Final = ("policies", "samples", "identity")
+_ASKED: Final = {"tasks", "policies", "weights", "model"}
 
 
 def identity(**parts: Any) -> str:
@@ -23,13 +27,15 @@ def identity(**parts: Any) -> str:
 class ResultFile:
     """Cells by task and policy. Without a path nothing is read or written."""
 
-    def __init__(self, path: Path | None, header: Mapping[str, Any]) -> None:
-        """Take over the cells of an earlier result of the same model; a file that is no result is replaced."""
+    def __init__(
+        self, path: Path | None, header: Mapping[str, Any], asked: Mapping[str, Mapping[str, str]] | None = None
+    ) -> None:
+        """Take over the cells of an earlier result that still hold; a file that is no result is replaced.
+
+        `asked`: identities of the cells of this run, by task and policy.
+        """
         self.path = path
-        self.content: dict[str, Any] = {**header, "tasks": {}}
-        earlier = _read(path)
-        if earlier.get("model_hash") == header["model_hash"]:
-            self.content["tasks"] = earlier.get("tasks", {})
+        self.content: dict[str, Any] = {**header, "tasks": _kept(_read(path), header, asked or {})}
 
     def find(self, task: str, policy: str, digest: str) -> tuple[list[dict[str, Any]], float] | None:
         """Samples and seconds of a finished cell of this identity."""
@@ -53,6 +59,32 @@ class ResultFile:
         partial = self.path.with_name(f"{self.path.name}.{os.getpid()}.partial")
         partial.write_text(json.dumps(self.content, indent=1) + "\n", encoding="utf-8")
         partial.replace(self.path)
+
+
+def _kept(
+    earlier: Mapping[str, Any], header: Mapping[str, Any], asked: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, Any]]:
+    """The earlier cells that may stand under `header`."""
+    if earlier.get("model_hash") != header["model_hash"]:
+        return {}
+    same = _basis(earlier) == _basis(header)
+    tasks = {}
+    for task, cells in earlier.get("tasks", {}).items():
+        digests, wanted = cells.get("identity", {}), asked.get(task, {})
+        names = [name for name in cells["policies"] if (digests.get(name) == wanted[name] if name in wanted else same)]
+        if names:
+            tasks[task] = {
+                part: {name: cells[part][name] for name in names if name in cells.get(part, {})} for part in _PARTS
+            }
+    return tasks
+
+
+def _basis(header: Mapping[str, Any]) -> Any:
+    """A header without what was asked for and the name of the model (its hash counts), as JSON has it."""
+    kept = {name: value for name, value in header.items() if name not in {"tasks", "policies", "model"}}
+    settings = header.get("settings", {})
+    kept["settings"] = {name: value for name, value in settings.items() if name not in _ASKED}
+    return json.loads(json.dumps(kept))
 
 
 def _read(path: Path | None) -> dict[str, Any]:

@@ -34,15 +34,19 @@ def decode_sequentially(
     seed: int,
 ) -> SequentialResult:
     """Serial guided steps until step `handoff`, then `tail_width` positions a base step; temperature 1."""
-    spec, generator, rows = model.spec, torch.Generator().manual_seed(seed), 0
-    prompt, hidden = torch.tensor(prompt_ids, dtype=torch.long), torch.full((len(prompt_ids),), spec.mask_id)
-    canvas = torch.full((gen_length,), spec.mask_id)
-    step = 0
+    spec, device = model.spec, model.device
+    generator = torch.Generator(device).manual_seed(seed)
+    prompt = torch.tensor(prompt_ids, dtype=torch.long, device=device)
+    kept = [token if token in spec.keep_prompt_ids else spec.mask_id for token in prompt_ids]
+    hidden = torch.tensor(kept, dtype=torch.long, device=device)
+    canvas = torch.full((gen_length,), spec.mask_id, device=device)
+    suppressed = torch.tensor(spec.suppressed_ids, device=device)
+    step = rows = 0
     while bool((masked := canvas == spec.mask_id).any()):
         guided = step < handoff
         prompts = [prompt, hidden] if guided else [prompt]
         ids = torch.stack([torch.cat([p, canvas]) for p in prompts])
-        lengths = torch.full((len(prompts),), ids.shape[1])
+        lengths = torch.full((len(prompts),), ids.shape[1], device=device)
         features = model.encode(ids, torch.full_like(lengths, len(prompt_ids)), lengths, always_mask=False)
         at = masked.nonzero().squeeze(-1)
         keep = torch.cat([len(prompt_ids) + at + index * ids.shape[1] for index in range(len(prompts))])
@@ -51,13 +55,13 @@ def decode_sequentially(
         if guided:
             conditional, unconditional = logits.chunk(2)
             logits = conditional + scale * (conditional - unconditional)
-        _commit(canvas, at, logits, 1 if guided else tail_width, list(spec.suppressed_ids), generator)
+        _commit(canvas, at, logits, 1 if guided else tail_width, suppressed, generator)
         step += 1
     return SequentialResult(canvas.tolist(), rows)
 
 
 def _commit(
-    canvas: Tensor, at: Tensor, logits: Tensor, width: int, suppressed: list[int], generator: torch.Generator
+    canvas: Tensor, at: Tensor, logits: Tensor, width: int, suppressed: Tensor, generator: torch.Generator
 ) -> None:
     """Sample every masked position, commit the `width` most confident."""
     logits[:, suppressed] = float("-inf")

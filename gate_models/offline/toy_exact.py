@@ -186,9 +186,9 @@ class StepLaw:
         sequence = by_score.gather(-1, last)
         count = torch.tensor(step.quotas)[eligible.sum(-1)]
         if threshold is not None:
-            confident = self.at_tokens(found.plain).gather(-1, sequence) >= threshold
-            reached = confident.to(torch.int64).cumprod(-1).sum(-1)
-            count = torch.minimum(count, reached.clamp(min=1))
+            confident = eligible & (self.at_tokens(found.plain) >= threshold)
+            sequence = sequence.gather(-1, (~confident).gather(-1, sequence).to(torch.int8).argsort(-1, stable=True))
+            count = torch.minimum(count, confident.sum(-1).clamp(min=1))
         return eligible & (sequence.argsort(-1) < count[:, None])
 
     def images(

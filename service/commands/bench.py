@@ -30,7 +30,7 @@ def run(
             device=device,
             dtype=dtype,
             threads=threads,
-            concurrency=tuple(int(number) for number in concurrency.split(",")),
+            concurrency=_numbers(concurrency),
             requests=requests,
             gen_length=gen_length,
             repeats=repeats,
@@ -40,3 +40,10 @@ def run(
     except (ValueError, CheckpointError) as error:
         typer.echo(f"bench: {error}", err=True)
         raise typer.Exit(2) from None
+
+
+def _numbers(listed: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(number) for number in listed.split(","))
+    except ValueError:
+        raise ValueError(f"concurrency {listed!r}: give whole numbers, such as --concurrency 1,8") from None

@@ -33,6 +33,7 @@ def run(
     max_queued_rows: Annotated[int | None, _option("max_queued_rows")] = None,
     max_samples: Annotated[int | None, _option("max_samples")] = None,
     max_request_tokens: Annotated[int | None, _option("max_request_tokens")] = None,
+    max_request_rows: Annotated[int | None, _option("max_request_rows")] = None,
     max_body_bytes: Annotated[int | None, _option("max_body_bytes")] = None,
     default_deadline: Annotated[float | None, _option("default_deadline")] = None,
     max_deadline: Annotated[float | None, _option("max_deadline")] = None,

@@ -32,6 +32,8 @@ class Limits(Reply):
     max_canvas: int
     max_samples: int
     max_request_tokens: int
+    max_request_rows: int
+    """Forward evaluations."""
 
 
 class Defaults(Reply):
@@ -145,6 +147,7 @@ async def models(service: ServiceDep) -> ModelList:
                     max_canvas=spec.max_canvas,
                     max_samples=settings.max_samples,
                     max_request_tokens=settings.max_request_tokens,
+                    max_request_rows=settings.max_request_rows,
                 ),
                 defaults=Defaults(
                     gen_length=spec.default_canvas,

@@ -47,7 +47,7 @@ async def generate(
 
 
 async def _decode(service: Service, backend: Backend, prepared: Prepared, route: str) -> bytes:
-    with service.generation(prepared, route) as generation:
+    async with service.generation(prepared, route) as generation:
         outcomes = await generation.outcomes()
         return await service.work(partial(_content, service, backend, prepared, outcomes))
 

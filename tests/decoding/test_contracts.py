@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from typing import Any
 
@@ -20,7 +21,7 @@ from decoding.request import CanvasState
 from decoding.rollouts import continuations, run_all
 from decoding.runner import Runner
 from decoding.scheduler import Scheduler
-from tests.decoding.tiny import job, tiny_model
+from tests.decoding.tiny import ends_early_model, job, tiny_model
 
 MODEL = tiny_model()
 
@@ -185,12 +186,35 @@ def test_the_guided_continuation_of_a_replayed_prefix_is_the_recorded_run(order:
     trace = recorded.result().trace
     for step in range(1, 16):
         prefix = tuple(trace.prefix(step, MODEL.spec.mask_id).tolist())
-        import dataclasses
-
         handle = engine.submit(dataclasses.replace(request, start=prefix, start_step=step))
         finish(engine)
         assert handle.result().tokens == recorded.result().tokens
         assert handle.result().ledger.total == 2 * (16 - step)
+
+
+@pytest.mark.parametrize("kind", ["wide guided in blocks", "fill in blocks", "fill"])
+def test_a_run_can_be_taken_up_where_its_schedule_stood(kind: str) -> None:
+    """Where the step alone is ambiguous, `Trace.place` continues the recorded run exactly."""
+    model, different = MODEL if kind.startswith("wide") else ends_early_model(), 0
+    for seed in range(4):
+        if kind == "wide guided in blocks":
+            request = job(model, length=16, seed=seed, policy={"guided_width": 3}, block_length=4)
+        else:
+            blocks = 4 if kind == "fill in blocks" else None
+            request = job(model, length=16, seed=seed, sampling=Sampling(eos_fill=True), block_length=blocks)
+        engine = Engine(model, runner=Runner(model, invariant=True))
+        recorded = engine.submit(request)
+        finish(engine)
+        trace, expected = recorded.result().trace, recorded.result().tokens
+        for step in range(1, len(trace.steps)):
+            start = tuple(trace.prefix(step, model.spec.mask_id).tolist())
+            resumed = dataclasses.replace(request, start=start, start_step=step, start_place=trace.place(step))
+            handle = engine.submit(resumed)
+            finish(engine)
+            assert handle.result().tokens == expected
+            assert handle.result().ledger.total == recorded.result().ledger.total - 2 * step
+            different += trace.place(step) != (step // 4, 4 - step % 4, False)
+    assert different
 
 
 def test_argmax_fill_needs_no_forward() -> None:

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from torch import Tensor
 
 from decoding.engine import Engine
 from decoding.job import Sampling
-from decoding.models.bert_mini import MiniModel
 from decoding.runner import Runner
-from tests.decoding.tiny import job, tiny_model
-
-
-class EndsEarly(MiniModel):
-    """The tiny model with end-of-text made likely."""
-
-    def project(self, features: Tensor) -> Tensor:
-        logits = super().project(features)
-        logits[:, self.spec.end_ids[0]] += 9.0
-        return logits
+from tests.decoding.tiny import EndsEarly, ends_early_model, job
 
 
 @pytest.fixture(scope="module")
 def ends_early() -> EndsEarly:
-    base = tiny_model()
-    early = EndsEarly.__new__(EndsEarly)
-    early.__dict__.update(base.__dict__)
-    return early
+    return ends_early_model()
 
 
 @pytest.mark.parametrize("tail", [1, 4])
@@ -71,3 +57,53 @@ def test_defer_eos_commits_end_of_text_last(ends_early: EndsEarly) -> None:
     assert any(ends)
     masked_before = [s.masked for s in outcome.trace.steps]
     assert first > 0 or masked_before[0] == 24  # something else went first unless nothing else was sampled
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("steps", [16, 32])
+@pytest.mark.parametrize("seed", range(8))
+def test_eos_fill_leaves_no_step_to_empty_blocks(ends_early: EndsEarly, fraction: float, steps: int, seed: int) -> None:
+    """Blocks that a fill has emptied are skipped; whatever is not run is booked."""
+    sampling = Sampling(eos_fill=True)
+    request = job(
+        ends_early,
+        preset="handoff",
+        fraction=fraction,
+        length=16,
+        steps=steps,
+        block_length=4,
+        seed=seed,
+        sampling=sampling,
+    )
+    engine = Engine(ends_early)
+    handle = engine.submit(request)
+    while engine.step():
+        pass
+    outcome = handle.result()
+    after = False
+    for stats in outcome.trace.steps:
+        assert stats.masked > 0 or not after
+        after |= bool(stats.filled)
+    assert outcome.ledger.total + outcome.ledger.skipped_by_eos == request.planned_rows(outcome.handoff_step)
+
+
+def test_an_adaptive_tail_books_what_the_fill_skipped(ends_early: EndsEarly) -> None:
+    booked = 0
+    for seed in range(12):
+        request = job(
+            ends_early,
+            preset="base",
+            length=32,
+            seed=seed,
+            sampling=Sampling(eos_fill=True),
+            policy={"tail_width": 8, "tail_threshold": 0.999},
+        )
+        engine = Engine(ends_early)
+        handle = engine.submit(request)
+        while engine.step():
+            pass
+        outcome = handle.result()
+        if any(stats.filled for stats in outcome.trace.steps):
+            assert outcome.ledger.skipped_by_eos > 0
+            booked += 1
+    assert booked

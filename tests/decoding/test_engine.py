@@ -95,6 +95,22 @@ def test_adaptive_tail_commits_by_confidence(engine: Engine, model: MiniModel) -
     assert always.ledger.total == math.ceil(32 / 6)
 
 
+@pytest.mark.parametrize("confidence", ["probability", "margin", "neg_entropy", "random"])
+def test_an_adaptive_tail_commits_all_that_reach_the_threshold(
+    engine: Engine, model: MiniModel, confidence: str
+) -> None:
+    """Whatever ranks the candidates: first those that reach it, in rank order, then what the schedule needs."""
+    sampling = Sampling(confidence=confidence)
+    request = job(model, preset="base", length=24, sampling=sampling, policy={"tail_width": 6, "tail_threshold": 0.12})
+    state = CanvasState(request, model.spec.mask_id, model.spec.end_ids)
+    runner = Runner(model, invariant=True)
+    while not state.finished:
+        (result,) = runner.run([state])
+        reached = int((result.candidates.probability >= 0.12).sum())
+        event = state.apply(result.candidates, result.positions)
+        assert len(event.positions) == min(max(1, reached), 6, result.positions.size)
+
+
 @pytest.mark.parametrize("steps", [2, 3, 5, 12])
 def test_an_adaptive_tail_never_runs_past_its_steps(engine: Engine, model: MiniModel, steps: int) -> None:
     request = job(model, preset="base", steps=steps, policy={"tail_width": 6, "tail_threshold": 1.0})

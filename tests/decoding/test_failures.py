@@ -6,8 +6,9 @@ import pytest
 from torch import Tensor
 
 from decoding.engine import Engine
-from decoding.handle import DecodingError
+from decoding.handle import DecodingError, Handle
 from decoding.models.bert_mini import MiniModel
+from decoding.observer import NullObserver, StepReport
 from decoding.runner import Runner
 from tests.decoding.tiny import job, tiny_model
 
@@ -60,6 +61,25 @@ def test_a_model_that_always_raises_fails_every_request_and_the_engine_goes_on(f
                 handle.result(30)
         fragile.poison = None
         engine.submit(job(fragile)).result(30)
+
+
+class Raising(NullObserver):
+    """An observer that always fails."""
+
+    def on_step(self, report: StepReport) -> None:
+        raise RuntimeError("step")
+
+    def on_end(self, handle: Handle) -> None:
+        raise RuntimeError("end")
+
+
+def test_an_observer_that_raises_does_not_stop_the_engine(model: MiniModel) -> None:
+    def on_news(handles: list[Handle]) -> None:
+        raise RuntimeError("news")
+
+    with Engine(model, observer=Raising(), on_news=on_news) as engine:
+        for seed in range(3):
+            assert engine.submit(job(model, seed=seed)).result(30).ledger.total == 24
 
 
 def test_a_request_that_fails_in_the_kernel_fails_alone(model: MiniModel, monkeypatch: pytest.MonkeyPatch) -> None:

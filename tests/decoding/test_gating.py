@@ -20,6 +20,16 @@ def test_drained_gate_hands_off_when_the_branches_agree(engine: Engine, model: M
     assert guided[-1].total_variation_left is None or guided[-1].total_variation_left < 0.9
 
 
+def test_a_full_canvas_is_drained(engine: Engine, model: MiniModel) -> None:
+    """T > L: nothing masked is left to guide, so the zero-quota steps run under base (or not at all in a wide tail)."""
+    for tail, rows in ((1, 16 + 24), (4, 16)):
+        policy = {"gate": Gate("drained"), "tail_width": tail}
+        request = job(model, preset="handoff", gate=DrainedGate(1e-9), length=8, steps=32, policy=policy)
+        outcome = engine.submit(request).result(30)
+        assert outcome.handoff_step == 8
+        assert outcome.ledger.total == rows
+
+
 def test_drained_threshold_one_hands_off_after_one_step_and_tiny_never(engine: Engine, model: MiniModel) -> None:
     for threshold, expected in ((1.0, 1), (1e-9, None)):
         request = job(model, preset="handoff", gate=DrainedGate(threshold), policy={"gate": Gate("drained")})

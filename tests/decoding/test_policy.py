@@ -60,7 +60,14 @@ def test_every_gate_source_refuses_what_it_does_not_use(source: str, name: str) 
     required = {"fraction": 0.5} if source == "fraction" else {}
     if name in GATE_FIELDS[source]:
         Gate(source, **(required | {name: 0.5}))  # type: ignore[arg-type]
-        for value in (math.nan, -0.1, 1.1, True, "0.3"):
+        for value in (
+            math.nan,
+            -0.1,
+            1.1,
+            True,
+            "0.3",
+            *({"margin": (0, 1), "confidence": (0.0, 1), "threshold": (0,)}.get(name, ())),
+        ):
             with pytest.raises(PolicyError) as caught:
                 Gate(source, **(required | {name: value}))  # type: ignore[arg-type]
             assert caught.value.param == f"gate.{name}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from decoding.gating import FractionGate, Gate, NeverGate
 from decoding.job import Job, Sampling
@@ -42,6 +43,22 @@ def tiny_model(seed: int = 0, scale: float = 0.4) -> MiniModel:
         reuses_key_values=True,
     )
     return MiniModel(network, tokenizer, spec, torch.device("cpu"))
+
+
+class EndsEarly(MiniModel):
+    """The tiny model with end-of-text made likely."""
+
+    def project(self, features: Tensor) -> Tensor:
+        logits = super().project(features)
+        logits[:, self.spec.end_ids[0]] += 9.0
+        return logits
+
+
+def ends_early_model() -> EndsEarly:
+    """`tiny_model` whose texts end soon."""
+    early = EndsEarly.__new__(EndsEarly)
+    early.__dict__.update(tiny_model().__dict__)
+    return early
 
 
 def job(

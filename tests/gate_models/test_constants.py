@@ -11,7 +11,9 @@ import pytest
 from decoding.gating import FractionGate, NeverGate, Regime
 from decoding.policy import Gate
 from gate_models.constants import ConstantCut, ConstantGates, read_cuts, write_cuts
-from gate_models.offline.calibrate_constant import earliest_safe
+from gate_models.offline.calibrate_constant import Plan, _job, earliest_safe
+from gate_models.offline.tasks import load_task
+from tests.decoding.tiny import tiny_model
 
 REGIME = Regime("hash", "commongen-k3", 2.0, 16, 16, 1, 1.0, None, "probability", "confidence", "as_is")
 NEVER = dataclasses.replace(REGIME, tail_width=8)
@@ -88,3 +90,9 @@ def test_round_trip_and_clear_errors(tmp_path: Path) -> None:
 )
 def test_the_earliest_cut_that_is_safe_from_there_on(curve: dict[float, float], expected: float | None) -> None:
     assert earliest_safe(curve, 0.8, 0.03) == expected
+
+
+@pytest.mark.parametrize("task", ["held-out-wording", "ccg-length", "ifeval-no-comma"])
+def test_calibration_asks_as_evaluation_does(task: str) -> None:
+    model, prompt = tiny_model(), load_task(task, 1)[0]
+    assert _job(model, prompt, Plan((task,)), 1).prompt_ids == tuple(model.codec.encode_prompt(prompt.text()))

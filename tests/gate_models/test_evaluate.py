@@ -11,7 +11,9 @@ import pytest
 
 from decoding.models.bert_mini import MiniModel
 from gate_models.offline import evaluate
+from gate_models.offline.card import evaluation_section
 from gate_models.offline.evaluate import EvaluateSettings
+from gate_models.offline.policy_names import parse_policy
 from gate_models.offline.results import ResultFile, identity, table
 from gate_models.offline.tasks import SUBTASKS
 from tests.decoding.tiny import tiny_model
@@ -114,6 +116,91 @@ def test_another_model_starts_over(counting: Counting, monkeypatch: pytest.Monke
     monkeypatch.setattr(evaluate, "load_model", lambda *_, **__: other)
     assert evaluate.run(one, out)["model_hash"] == other.spec.hash
     assert len(counting.labels) == 2
+
+
+def cells_of(result: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(task, policy) for task, cells in result["tasks"].items() for policy in cells["policies"]}
+
+
+@pytest.mark.parametrize("change", [{"seed": 1}, {"temperature": 0.5}, {"n": 1}, {"threads": 2}])
+def test_a_header_is_true_of_every_cell_under_it(counting: Counting, tmp_path: Path, change: dict[str, Any]) -> None:
+    out = tmp_path / "result.json"
+    evaluate.run(SETTINGS, out)
+    one = replace(SETTINGS, tasks=("few-keywords",), policies=("base",), **change)
+    result = evaluate.run(one, out)
+    assert cells_of(result) == cells_of(json.loads(out.read_text())) == {("few-keywords", "base")}
+
+
+def test_an_interrupted_run_leaves_no_cell_of_another_seed(
+    model: MiniModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    out = tmp_path / "result.json"
+    evaluate.run(SETTINGS, out)
+    monkeypatch.setattr(evaluate, "decode", Counting(stop_at=1))
+    with pytest.raises(KeyboardInterrupt):
+        evaluate.run(replace(SETTINGS, seed=1), out)
+    assert cells_of(json.loads(out.read_text())) == {("few-keywords", "base")}
+
+
+@pytest.mark.parametrize("name", ["torch", "astargate"])
+def test_another_version_decodes_again(
+    counting: Counting, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    out, one = tmp_path / "result.json", replace(SETTINGS, tasks=("few-keywords",), policies=("base",))
+    evaluate.run(one, out)
+    if name == "torch":
+        monkeypatch.setattr(evaluate.torch, "__version__", "0.0")
+    else:
+        monkeypatch.setattr(evaluate, "version", lambda _: "0.0")
+    evaluate.run(one, out)
+    assert len(counting.labels) == 2
+
+
+def test_a_card_shows_what_the_last_run_asked_for(counting: Counting, tmp_path: Path) -> None:
+    out = tmp_path / "result.json"
+    evaluate.run(SETTINGS, out)
+    evaluate.run(replace(SETTINGS, tasks=("few-keywords",), policies=("full_cfg",), weights=(0.0,)), out)
+    assert len(counting.labels) == 4
+    section = evaluation_section(json.loads(out.read_text()))
+    assert "| base |" in section
+    assert "| full_cfg |" not in section
+    assert "ifeval-no-comma" not in section
+
+
+@pytest.mark.parametrize(
+    ("policies", "expected"),
+    [
+        ("base:k8", ["base:k8"]),
+        ("handoff:0.3:k8:a0.9:rdual4", ["base:k8:a0.9:rdual4", "handoff:0.3:k8:a0.9:rdual4:w2"]),
+        ("drained:0.5:rprefix8:k4", ["base:k4:rprefix8", "drained:0.5:rprefix8:k4:w2"]),
+        ("parallel_tail:0.3", ["base:k8", "parallel_tail:0.3:w2"]),
+        ("full_cfg:k4:guidance_boost", ["base", "full_cfg:k4:guidance_boost:w2"]),
+        ("full_cfg:w3", ["base", "full_cfg:w2"]),
+        ("base:k8,handoff:0.3:k8,handoff:0.3:k8", ["base:k8", "handoff:0.3:k8:w2"]),
+        ("base:random", ["base:random"]),
+    ],
+)
+def test_a_sweep_keeps_the_options(policies: str, expected: list[str]) -> None:
+    named = evaluate.named_policies(replace(SETTINGS, policies=tuple(policies.split(",")), weights=(0.0, 2.0)))
+    assert [policy.name for policy in named] == expected
+    assert [policy.policy for policy in named] == [parse_policy(name).policy for name in expected]
+
+
+def test_a_policy_that_is_named_twice_runs_once() -> None:
+    assert len(evaluate.named_policies(replace(SETTINGS, policies=("base", "base")))) == 1
+
+
+def test_a_parallel_tail_hands_off_where_it_says() -> None:
+    named = parse_policy("parallel_tail:0.3")
+    assert (named.policy.preset, named.policy.tail_width, named.policy.gate.fraction) == ("parallel_tail", 8, 0.3)
+    assert named.gate.planned_step(10) == 3
+    assert parse_policy("parallel_tail:0.3:k4:a0.9").policy.tail_width == 4
+
+
+@pytest.mark.parametrize("name", ["parallel_tail", "handoff", "drained", "parallel_tail:k4", "handoff:k8"])
+def test_a_handoff_needs_a_number(name: str) -> None:
+    with pytest.raises(ValueError, match=f"policy '{name}' needs a number"):
+        parse_policy(name)
 
 
 def test_all_stands_for_the_subtasks(counting: Counting) -> None:

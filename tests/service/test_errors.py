@@ -40,6 +40,9 @@ REFUSED = [
     ({"prompt": "a", "gen_length": 4000, "policy": {"preset": "base"}}, "gen_length", "invalid_value"),
     ({"constraint": {"type": "word_count", "min_words": 20}, "gen_length": 8}, "gen_length", "canvas_too_short"),
     ({"constraint": KEYWORDS, "gen_length": 2}, "gen_length", "canvas_too_short"),
+    ({"prompt": "a", "n": 64, "gen_length": 8, "steps": 4096}, "n", "too_large"),
+    ({"prompt": "a", "n": 64, "gen_length": 8, "steps": 513, "policy": {"preset": "base"}}, "n", "too_large"),
+    ({"prompt": "a", "n": 2, "steps": 2049, "trace": True, "policy": {"preset": "base"}}, "n", "too_large"),
     ({"prompt": "a", "steps": -1}, "steps", "invalid_value"),
     ({"prompt": "a", "steps": 10**6}, "steps", "invalid_value"),
     ({"prompt": "a", "gen_length": 16, "block_length": 5}, "block_length", "invalid_value"),
@@ -50,6 +53,9 @@ REFUSED = [
     ({"prompt": "a", "top_p": 0}, "top_p", "invalid_value"),
     ({"prompt": "a", "top_p": 1.5}, "top_p", "invalid_value"),
     ({"prompt": "a", "confidence": "vibes", "policy": {"preset": "base"}}, "confidence", "invalid_value"),
+    ({"prompt": "a", "confidence": "probability", "policy": {"order": "random"}}, "confidence", "invalid_value"),
+    ({"prompt": "a", "render_constraint": True}, "render_constraint", "invalid_value"),
+    ({"prompt": "a", "render_constraint": False, "constraint": None}, "render_constraint", "invalid_value"),
     ({"prompt": "a", "seed": -1}, "seed", "invalid_value"),
     ({"prompt": "a", "seed": 2**64}, "seed", "invalid_value"),
     ({"prompt": "a", "seed": 2**53 - 1, "n": 2, "policy": {"preset": "base"}}, "seed", "invalid_value"),
@@ -125,6 +131,8 @@ def test_the_number_needed_is_in_the_message(server):
         "/generate", json={"constraint": {"type": "word_count", "min_words": 20}, "gen_length": 8}
     )
     assert "20" in error_of(reply)["message"]
+    reply = server.client.post("/generate", json={"prompt": "a", "n": 64, "gen_length": 8, "steps": 4096})
+    assert all(number in error_of(reply)["message"] for number in ("524288", "32768", "n = 4"))
     keyword = {"type": "keyword_frequency", "keyword": "dog", "relation": "at_least", "count": 50}
     assert "50" in error_of(server.client.post("/generate", json={"constraint": keyword, "gen_length": 16}))["message"]
 
