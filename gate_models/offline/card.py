@@ -66,7 +66,6 @@ def evaluation_section(result: dict[str, Any]) -> str:
     asked = EvaluateSettings(tuple(settings["tasks"]), tuple(settings["policies"]), tuple(settings["weights"]))
     names = [named.name for named in named_policies(asked)]
     parts = [
-        "## Evaluation\n",
         f"`astargate evaluate --task {','.join(settings['tasks'])} --policies {','.join(settings['policies'])} "
         f"--weights {','.join(f'{w:g}' for w in settings['weights'])} --seed {settings['seed']} "
         f"--samples {settings['samples']}" + (f" --n {settings['n']}`" if settings["n"] else "`"),
@@ -87,22 +86,23 @@ def samples_section(result: dict[str, Any], task: str, policy: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_card(model: Path, run: Path, result: dict[str, Any], task: str, policy: str) -> str:
-    """The whole card."""
+def write_card(model: Path, run: Path, results: list[dict[str, Any]], task: str, policy: str) -> str:
+    """The whole card; the samples are the first result's."""
     config = json.loads((model / "config.json").read_text())
     parameters = (model / "model.safetensors").stat().st_size / 2e6
     head = HEAD.format(parameters=parameters, max_prompt=config["max_positions"] - config["prompt_offset"], **config)
-    return "\n".join([head, training_section(run), evaluation_section(result), samples_section(result, task, policy)])
+    evaluations = ["## Evaluation\n", *map(evaluation_section, results)]
+    return "\n".join([head, training_section(run), *evaluations, samples_section(results[0], task, policy)])
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, required=True, help="checkpoint folder; README.md is written there")
     parser.add_argument("--run", type=Path, required=True, help="training folder with train.json and log.jsonl")
-    parser.add_argument("--result", type=Path, required=True, help="JSON of astargate evaluate")
+    parser.add_argument("--result", type=Path, required=True, nargs="+", help="JSON of astargate evaluate")
     parser.add_argument("--task", default="commongen")
     parser.add_argument("--policy", default="full_cfg:w2")
     arguments = parser.parse_args()
-    loaded = json.loads(arguments.result.read_text())
+    loaded = [json.loads(path.read_text()) for path in arguments.result]
     card = write_card(arguments.model, arguments.run, loaded, arguments.task, arguments.policy)
     (arguments.model / "README.md").write_text(card)
