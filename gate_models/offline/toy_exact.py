@@ -187,7 +187,9 @@ class StepLaw:
         count = torch.tensor(step.quotas)[eligible.sum(-1)]
         if threshold is not None:
             confident = eligible & (self.at_tokens(found.plain) >= threshold)
-            sequence = sequence.gather(-1, (~confident).gather(-1, sequence).to(torch.int8).argsort(dim=-1, stable=True))
+            sequence = sequence.gather(
+                -1, (~confident).gather(-1, sequence).to(torch.int8).argsort(dim=-1, stable=True)
+            )
             count = torch.minimum(count, confident.sum(-1).clamp(min=1))
         return eligible & (sequence.argsort(-1) < count[:, None])
 
