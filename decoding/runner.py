@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import cast
 
@@ -68,6 +69,13 @@ class RunnerCounts:
     def total(self) -> int:
         return sum(self.rows.values())
 
+    @contextmanager
+    def in_model(self) -> Iterator[None]:
+        """Count the time of the block as the model's."""
+        began = time.perf_counter()
+        yield
+        self.model_seconds += time.perf_counter() - began
+
 
 class Runner:
     """Runs one denoising step of many requests on a model.
@@ -113,8 +121,7 @@ class Runner:
         scored = request.scored()
         rows = [_Row(request, "conditional", prompt + canvas, len(prompt), scored)]
         if request.phase == "guided":
-            spec = self.model.spec
-            hidden = [i if i in spec.keep_prompt_ids else spec.mask_id for i in prompt]
+            hidden = self.model.spec.unconditional_prompt(prompt)
             rows.append(_Row(request, "unconditional", hidden + canvas, len(prompt), scored))
         return rows
 
@@ -138,9 +145,9 @@ class Runner:
         prompts = torch.tensor([row.prompt_length for row in tile] + [0] * dummy)
         lengths = torch.tensor([len(row.ids) for row in tile] + [length] * dummy)
         device = self.model.device
-        began = time.perf_counter()
-        features = self.model.encode(ids.to(device), prompts.to(device), lengths.to(device), always_mask=self.invariant)
-        self.counts.model_seconds += time.perf_counter() - began
+        placed = ids.to(device), prompts.to(device), lengths.to(device)
+        with self.counts.in_model():
+            features = self.model.encode(*placed, always_mask=self.invariant)
         for index, row in enumerate(tile):
             at = index * length + row.prompt_length + torch.from_numpy(row.scored)
             row.features = features[at.to(device)]
@@ -151,9 +158,8 @@ class Runner:
     def _encode_reusing(self, tile: list[_Row]) -> None:
         given = [row.reusing() for row in tile]
         before = [row.kept.tokens for row in given]
-        began = time.perf_counter()
-        found = cast(ReusableModel, self.model).encode_reusing(given)  # jobs for other models are refused
-        self.counts.model_seconds += time.perf_counter() - began
+        with self.counts.in_model():
+            found = cast(ReusableModel, self.model).encode_reusing(given)  # jobs for other models are refused
         for row, features, reuse, earlier in zip(tile, found, given, before, strict=True):
             row.features = features
             self._charge(row, reuse.kept.tokens - earlier)
@@ -190,10 +196,9 @@ class Runner:
             plain = torch.cat([plain, plain.new_zeros(missing, *plain.shape[1:])])
             hidden = None if hidden is None else torch.cat([hidden, hidden.new_zeros(missing, *hidden.shape[1:])])
             settings = settings.padded(missing)
-        began = time.perf_counter()
-        conditional = self.model.project(plain)
-        unconditional = None if hidden is None else self.model.project(hidden)
-        self.counts.model_seconds += time.perf_counter() - began
+        with self.counts.in_model():
+            conditional = self.model.project(plain)
+            unconditional = None if hidden is None else self.model.project(hidden)
         found = candidates(
             conditional,
             unconditional,

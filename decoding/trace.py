@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -127,7 +126,3 @@ class Trace:
                 order.pop(position, None)
                 order[position] = None
         return tuple(order)
-
-
-def summarise(values: Sequence[float] | NDArray[np.float64]) -> Summary:
-    return Summary.of(np.asarray(values, dtype=np.float64))

@@ -91,10 +91,36 @@ def _their_name(own: str, names: Mapping[str, str]) -> str:
     return f"{names[part].format(n=number)}.{kind}"
 
 
-def limits(context: int) -> tuple[int, int]:
-    """(max_prompt, max_canvas) that fit `context` together, whatever the request."""
-    canvas = min(MAX_CANVAS, context // 2)
-    return context - canvas, canvas
+def chat_model_spec(
+    folder: Path,
+    shards: Shards,
+    *,
+    name: str,
+    architecture: str,
+    context: int,
+    vocab_size: int,
+    mask_id: int,
+    end_ids: tuple[int, ...],
+    suppressed_ids: tuple[int, ...],
+    keep_prompt_ids: tuple[int, ...] = (),
+) -> ModelSpec:
+    """The spec of a checkpoint folder whose prompt and canvas share `context` positions, whatever the request."""
+    max_canvas = min(MAX_CANVAS, context // 2)
+    return ModelSpec(
+        name=name,
+        hash=checkpoint_hash(folder, shards),
+        architecture=architecture,
+        vocab_size=vocab_size,
+        mask_id=mask_id,
+        end_ids=end_ids,
+        suppressed_ids=suppressed_ids,
+        max_prompt=context - max_canvas,
+        max_canvas=max_canvas,
+        default_canvas=min(128, max_canvas),
+        default_block_length=min(32, max_canvas),
+        reuses_key_values=True,
+        keep_prompt_ids=keep_prompt_ids,
+    )
 
 
 def checkpoint_hash(folder: Path, shards: Shards) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import torch
 
-from decoding.models.adapter import TransformerModel, checkpoint_hash, limits, load_network, require, shape_of
+from decoding.models.adapter import TransformerModel, chat_model_spec, load_network, require, shape_of
 from decoding.models.chat_codec import (
     ChatCodec,
     Marker,
@@ -29,7 +29,6 @@ from decoding.models.chat_codec import (
     tokenizer_files,
     unwritable_ids,
 )
-from decoding.models.protocol import ModelSpec
 from decoding.models.quantization import Quantization
 from decoding.models.shards import Shards
 from decoding.models.transformer_blocks import Shape
@@ -136,20 +135,16 @@ def load_dream(
     codec.check_template(source)
     shards = Shards.open(path)
     network = load_network(shards, shape, NAMES, devices=devices, dtype=dtype, quantization=quantization)
-    max_prompt, max_canvas = limits(min(CONTEXT, int(config.get("max_position_embeddings") or CONTEXT)))
-    spec = ModelSpec(
+    spec = chat_model_spec(
+        path,
+        shards,
         name=name,
-        hash=checkpoint_hash(path, shards),
         architecture="dream",
+        context=min(CONTEXT, int(config.get("max_position_embeddings") or CONTEXT)),
         vocab_size=shape.vocab_size,
         mask_id=mask,
         end_ids=ends,
         suppressed_ids=suppressed,
-        max_prompt=max_prompt,
-        max_canvas=max_canvas,
-        default_canvas=min(128, max_canvas),
-        default_block_length=min(32, max_canvas),
-        reuses_key_values=True,
         keep_prompt_ids=kept,
     )
     return TransformerModel(network, codec, spec, devices[0], shifted=True)

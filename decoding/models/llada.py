@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import torch
 
-from decoding.models.adapter import TransformerModel, checkpoint_hash, limits, load_network, require, shape_of
+from decoding.models.adapter import TransformerModel, chat_model_spec, load_network, require, shape_of
 from decoding.models.chat_codec import (
     ChatCodec,
     Marker,
@@ -28,7 +28,6 @@ from decoding.models.chat_codec import (
     unwritable_ids,
 )
 from decoding.models.checkpoint import CheckpointError
-from decoding.models.protocol import ModelSpec
 from decoding.models.quantization import Quantization
 from decoding.models.shards import Shards
 from decoding.models.transformer_blocks import Shape
@@ -119,19 +118,15 @@ def load_llada(
     codec.check_template(source)
     shards = Shards.open(path)
     network = load_network(shards, shape, NAMES, devices=devices, dtype=dtype, quantization=quantization)
-    max_prompt, max_canvas = limits(int(config.get("max_sequence_length") or 4096))
-    spec = ModelSpec(
+    spec = chat_model_spec(
+        path,
+        shards,
         name=name,
-        hash=checkpoint_hash(path, shards),
         architecture="llada",
+        context=int(config.get("max_sequence_length") or 4096),
         vocab_size=shape.vocab_size,
         mask_id=mask,
         end_ids=ends,
         suppressed_ids=suppressed,
-        max_prompt=max_prompt,
-        max_canvas=max_canvas,
-        default_canvas=min(128, max_canvas),
-        default_block_length=min(32, max_canvas),
-        reuses_key_values=True,
     )
     return TransformerModel(network, codec, spec, devices[0], shifted=False)

@@ -66,6 +66,10 @@ class ModelSpec:
         if not self.end_ids:
             raise ValueError("a model needs at least one end-of-text id")
 
+    def unconditional_prompt(self, prompt_ids: Sequence[int]) -> list[int]:
+        """The prompt as the unconditional branch sees it: MASK, but for the ids that this model keeps."""
+        return [token if token in self.keep_prompt_ids else self.mask_id for token in prompt_ids]
+
 
 class TextCodec(Protocol):
     """Text to ids and back, with the model's own prompt template."""

@@ -37,8 +37,7 @@ def decode_sequentially(
     spec, device = model.spec, model.device
     generator = torch.Generator(device).manual_seed(seed)
     prompt = torch.tensor(prompt_ids, dtype=torch.long, device=device)
-    kept = [token if token in spec.keep_prompt_ids else spec.mask_id for token in prompt_ids]
-    hidden = torch.tensor(kept, dtype=torch.long, device=device)
+    hidden = torch.tensor(spec.unconditional_prompt(prompt_ids), dtype=torch.long, device=device)
     canvas = torch.full((gen_length,), spec.mask_id, device=device)
     suppressed = torch.tensor(spec.suppressed_ids, device=device)
     step = rows = 0

@@ -31,7 +31,6 @@ def run(
     ] = None,
 ) -> None:
     """Success, repeats, length, rows and seconds of policies on a task."""
-    from decoding.models.checkpoint import CheckpointError  # noqa: PLC0415
     from gate_models.offline import evaluate  # noqa: PLC0415
 
     try:
@@ -53,6 +52,6 @@ def run(
             fluency_model=fluency_model,
         )
         evaluate.run(settings, out)
-    except (ValueError, CheckpointError) as error:
+    except ValueError as error:  # CheckpointError among them
         typer.echo(f"evaluate: {error}", err=True)
         raise typer.Exit(2) from None
