@@ -14,7 +14,7 @@ from service.lifecycle import Service
 from service.metrics import Metrics, package_version
 from service.middleware import BodyLimit, RequestContext
 from service.routes import catalogue, generate, health, landing, metrics
-from service.schemas import HandoffEvent, StepEventReply
+from service.schemas.generate import HandoffEvent, StepEventReply
 from service.settings import Settings
 
 FIRST_ERROR = 400

@@ -12,7 +12,7 @@ from decoding.models.checkpoint import CheckpointError
 from service import backend, replies
 from service.errors import from_exception, from_validation
 from service.remote import FailedError
-from service.schemas import GenerateRequest
+from service.schemas.generate import GenerateRequest
 from service.settings import Settings
 from service.translate import prepare
 

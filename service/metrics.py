@@ -22,7 +22,7 @@ from decoding.observer import StepReport
 from decoding.policy import FREEZE_GRID
 from service.generation import Generation
 from service.replies import decision_of
-from service.schemas import Sample
+from service.schemas.generate import Sample
 from service.translate import Prepared
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)

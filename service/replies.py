@@ -12,7 +12,8 @@ from decoding.job import Job
 from decoding.ledger import Ledger
 from decoding.models.protocol import DenoisingModel
 from decoding.policy import GATE_DEFAULTS, GATE_FIELDS, DecodingPolicy
-from service import schemas
+from service.schemas import generate as wire
+from service.schemas.policy import ResolvedPolicy
 from service.translate import Prepared
 
 Decided = Literal["handoff", "full_cfg", "base"]
@@ -25,18 +26,18 @@ def decision_of(job: Job, handoff_step: int | None) -> Decided:
     return "full_cfg" if handoff_step is None else "handoff"
 
 
-def response(prepared: Prepared, outcomes: Sequence[Outcome], model: DenoisingModel) -> schemas.GenerateResponse:
+def response(prepared: Prepared, outcomes: Sequence[Outcome], model: DenoisingModel) -> wire.GenerateResponse:
     """The whole answer. Decodes text and evaluates the constraint: keep it off the event loop."""
     return summary(prepared, [sample(prepared, i, outcome, model) for i, outcome in enumerate(outcomes)],
                    outcomes, model)  # fmt: skip
 
 
 def summary(
-    prepared: Prepared, samples: list[schemas.Sample], outcomes: Sequence[Outcome], model: DenoisingModel
-) -> schemas.GenerateResponse:
+    prepared: Prepared, samples: list[wire.Sample], outcomes: Sequence[Outcome], model: DenoisingModel
+) -> wire.GenerateResponse:
     """The answer around samples that have been translated already."""
     job = prepared.job
-    return schemas.GenerateResponse(
+    return wire.GenerateResponse(
         id=prepared.id,
         model=model.spec.name,
         model_hash=model.spec.hash,
@@ -48,7 +49,7 @@ def summary(
         defer_eos=job.sampling.defer_eos,
         policy=policy(prepared.policy),
         samples=samples,
-        usage=schemas.Usage(
+        usage=wire.Usage(
             prompt_tokens=len(job.prompt_ids),
             completion_tokens=sum(len(outcome.content) for outcome in outcomes),
             forward_evaluations=sum(outcome.ledger.total for outcome in outcomes),
@@ -56,11 +57,11 @@ def summary(
     )
 
 
-def sample(prepared: Prepared, index: int, outcome: Outcome, model: DenoisingModel) -> schemas.Sample:
+def sample(prepared: Prepared, index: int, outcome: Outcome, model: DenoisingModel) -> wire.Sample:
     """One sample with its verdict and its ledger."""
     text = model.codec.decode(list(outcome.content))
     verdict: Verdict | None = None if prepared.constraint is None else prepared.constraint.evaluate(text)
-    return schemas.Sample(
+    return wire.Sample(
         index=index,
         seed=outcome.job.noise.seed,
         text=text,
@@ -68,15 +69,15 @@ def sample(prepared: Prepared, index: int, outcome: Outcome, model: DenoisingMod
         finish_reason="stop" if outcome.finish_reason == "stop" else "length",
         satisfied=verdict and verdict.satisfied,
         score=verdict and verdict.score,
-        checks=[schemas.CheckResult(**asdict(check)) for check in (verdict.checks if verdict else ())],
+        checks=[wire.CheckResult(**asdict(check)) for check in (verdict.checks if verdict else ())],
         forward_evaluations=forward_evaluations(outcome.ledger, outcome.job),
         gate=gate(prepared, outcome),
         trace=trace(outcome, model) if prepared.trace else None,
     )
 
 
-def forward_evaluations(ledger: Ledger, job: Job) -> schemas.ForwardEvaluations:
-    return schemas.ForwardEvaluations(
+def forward_evaluations(ledger: Ledger, job: Job) -> wire.ForwardEvaluations:
+    return wire.ForwardEvaluations(
         conditional=ledger.of("conditional"),
         unconditional=ledger.of("unconditional"),
         probe=ledger.of(purpose="probe"),
@@ -89,13 +90,13 @@ def forward_evaluations(ledger: Ledger, job: Job) -> schemas.ForwardEvaluations:
     )
 
 
-def gate(prepared: Prepared, outcome: Outcome) -> schemas.GateResult:
+def gate(prepared: Prepared, outcome: Outcome) -> wire.GateResult:
     """What the gate, or the fallback in its place, did."""
     job, word = outcome.job, outcome.decision
     decided = decision_of(job, outcome.handoff_step)
     handed_off = decided == "handoff"
     masked = outcome.handoff_masked or 0
-    return schemas.GateResult(
+    return wire.GateResult(
         source=job.policy.gate.source,
         version=prepared.choice.gate.version if prepared.choice.gate else None,
         decision=decided,
@@ -110,20 +111,20 @@ def gate(prepared: Prepared, outcome: Outcome) -> schemas.GateResult:
     )
 
 
-def policy(resolved: DecodingPolicy) -> schemas.ResolvedPolicy:
+def policy(resolved: DecodingPolicy) -> ResolvedPolicy:
     """The policy with the gate's defaults written out."""
     fields = asdict(resolved)
     used = GATE_FIELDS[resolved.gate.source]
     fields["gate"] |= {
         name: GATE_DEFAULTS[name] for name in used if fields["gate"][name] is None and name in GATE_DEFAULTS
     }
-    return schemas.ResolvedPolicy(**fields)
+    return ResolvedPolicy(**fields)
 
 
-def trace(outcome: Outcome, model: DenoisingModel) -> schemas.TraceReply:
+def trace(outcome: Outcome, model: DenoisingModel) -> wire.TraceReply:
     """Every step with display strings, and the final canvas."""
     recorded, pieces = outcome.trace, model.codec.pieces
-    return schemas.TraceReply(
+    return wire.TraceReply(
         start_step=recorded.start_step,
         steps=[{**stats.to_dict(), "pieces": pieces(list(stats.tokens))} for stats in recorded.steps],
         tokens=list(outcome.tokens),

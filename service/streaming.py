@@ -24,7 +24,7 @@ from service.disconnect import ClientGoneError, StreamEndedError, unless_gone
 from service.errors import ApiError, answer_to, request_id
 from service.generation import Generation
 from service.lifecycle import Service
-from service.schemas import HandoffEvent, Sample, StepEventReply
+from service.schemas.generate import HandoffEvent, Sample, StepEventReply
 from service.translate import Prepared
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,9 @@ from decoding.policy import DecodingPolicy, Gate, resolve_policy
 from decoding.validation import check_job
 from service.canvas import fitting_canvas
 from service.errors import ApiError, invalid
-from service.schemas import MAX_SEED, MAX_TRACE_STEPS, GenerateRequest, PolicyRequest
+from service.schemas.base import MAX_SEED, MAX_TRACE_STEPS
+from service.schemas.generate import GenerateRequest
+from service.schemas.policy import PolicyRequest
 from service.settings import Settings
 
 FallbackCode = Literal["no_family", "no_gate", "outside_regime"]

@@ -173,17 +173,22 @@ def keyword_frequency(pool: Pool, rng: random.Random) -> Draw | None:
 
 
 def letter_frequency(pool: Pool, rng: random.Random) -> Draw | None:
-    """A letter at least, or less than, so often, close to its count in the text."""
-    record = pool.long(rng) if rng.random() < 0.15 else pool.any(rng)
-    text = pool.text(record.ids).lower()
-    relation = rng.choice((AT_LEAST, LESS_THAN))
+    """A letter at least, or less than, so often, close to its count in a text that stands out in it.
+
+    Of several texts the one with most (fewest) of the letter is taken: a bound that most texts meet by chance would
+    teach nothing.
+    """
+    relation = rng.choice((AT_LEAST, AT_LEAST, LESS_THAN))
+    letter = rng.choice("aeiosrtnlhdcmuwbgyfpkv")
+    some = [pool.long(rng) if rng.random() < 0.1 else pool.any(rng) for _ in range(rng.choice((2, 4, 8)))]
+    ranked = sorted(some, key=lambda record: pool.text(record.ids).lower().count(letter) / len(record.ids))
+    record = ranked[-1] if relation == AT_LEAST else ranked[0]
+    found = pool.text(record.ids).lower().count(letter)
     if relation == AT_LEAST:
-        letter = rng.choice([c for c in text if c.isalpha()] or ["e"])
-        constraint = LetterFrequency(letter, relation, max(1, text.count(letter) - rng.choice((0, 0, 1, 2))))
+        constraint = LetterFrequency(letter, relation, max(1, found - rng.choice((0, 0, 1, 2))))
     else:
-        letter = rng.choice("aeiosrtnlhdcmuwbgyfp")
-        constraint = LetterFrequency(letter, relation, text.count(letter) + rng.choice((1, 1, 2)))
-    if letter not in text and relation == AT_LEAST:
+        constraint = LetterFrequency(letter, relation, found + rng.choice((1, 1, 2)))
+    if not found and relation == AT_LEAST:
         return None
     how_often = times(relation, constraint.count, "time", rng)
     parts = [say(constraint, phrasings.LETTER_FREQUENCY, rng, letter=letter, times=how_often)]
@@ -219,14 +224,20 @@ def no_comma(pool: Pool, rng: random.Random) -> Draw | None:
 
 
 def collie_c07(pool: Pool, rng: random.Random) -> Draw | None:
-    """Three random words of the text, function words and clitics too."""
+    """Three random words of the text, function words and clitics too; half of the texts get rare words put in."""
     record = pool.long(rng) if rng.random() < 0.15 else pool.any(rng)
-    forms = dict.fromkeys(form for word in collie_words(pool.text(record.ids)) if (form := collie_form(word)).isalnum())
+    ids, rare = pool.with_rare_words(record, rng.choice((1, 2)), rng) if rng.random() < 0.5 else (record.ids, ())
+    if len(ids) > MAX_TOKENS:
+        return None
+    forms = list(dict.fromkeys(f for word in collie_words(pool.text(ids)) if (f := collie_form(word)).isalnum()))
     if len(forms) < 3:
         return None
-    constraint = CollieC07(tuple(rng.sample(list(forms), 3)))
+    kept = [form for form in forms if form.lower() in rare]
+    others = [form for form in forms if form not in kept]
+    chosen = [*kept, *rng.sample(others, min(len(others), 3 - len(kept)))]
+    constraint = CollieC07(tuple(rng.sample(chosen, len(chosen))))
     parts = [say(constraint, phrasings.C07, rng, listing(constraint.words, rng))]
-    return Draw(record.ids, compose(parts, rng), (constraint,))
+    return Draw(ids, compose(parts, rng), (constraint,))
 
 
 def collie_c06a(pool: Pool, rng: random.Random) -> Draw | None:
@@ -257,16 +268,16 @@ def avoid(pool: Pool, rng: random.Random) -> Draw | None:
 
 
 FAMILIES: dict[str, tuple[float, Sampler]] = {
-    "keywords": (0.47, keywords),
-    "length_ratio": (0.05, length_ratio),
+    "keywords": (0.30, keywords),
+    "length_ratio": (0.10, length_ratio),
     "sentiment": (0.06, sentiment),
     "multi": (0.05, multi),
-    "keyword_frequency": (0.06, keyword_frequency),
-    "letter_frequency": (0.06, letter_frequency),
-    "capital_frequency": (0.06, capital_frequency),
+    "keyword_frequency": (0.08, keyword_frequency),
+    "letter_frequency": (0.10, letter_frequency),
+    "capital_frequency": (0.10, capital_frequency),
     "no_comma": (0.03, no_comma),
-    "collie_c07": (0.06, collie_c07),
-    "collie_c06a": (0.05, collie_c06a),
+    "collie_c07": (0.09, collie_c07),
+    "collie_c06a": (0.04, collie_c06a),
     "avoid": (0.05, avoid),
 }
 """Share of each family in training, and its sampler."""

@@ -98,12 +98,14 @@ class Pool:
         self.by_concepts: dict[tuple[str, ...], list[Record]] = {}
         self.repeating: list[Record] = []
         self.plain: list[Record] = []
-        self._index()
+        self.rare: list[tuple[str, tuple[int, ...]]] = []
+        """Words that take several pieces, with their ids."""
+        self._index(tokenizer)
         self._join_plain(random.Random(seed))
         self.by_sentiment = self._score()
         self.topics = self._match(topics, random.Random(seed))
 
-    def _index(self) -> None:
+    def _index(self, tokenizer: Tokenizer) -> None:
         for source in self.sources:
             for record in _stride(self.corpora[source], _INDEXED):
                 for word in record.content:
@@ -113,6 +115,23 @@ class Pool:
         for record in self.corpora.get("commongen", []):
             if record.concepts:
                 self.by_concepts.setdefault(tuple(sorted(record.concepts)), []).append(record)
+
+        vocabulary = frozenset(self.pieces)
+        words = [word for word in self.by_word if word not in vocabulary and word.isalpha()]
+        encoded = tokenizer.encode_batch(words, add_special_tokens=False)
+        self.rare = [(word, tuple(encoding.ids)) for word, encoding in zip(words, encoded, strict=True)]
+
+    def with_rare_words(self, record: Record, count: int, rng: random.Random) -> tuple[tuple[int, ...], set[str]]:
+        """Ids of the text with `count` content words (as far as there are) replaced by rare ones, and those words.
+
+        Names in an instruction are mostly new to the model: what it has to learn is to copy them, piece by piece.
+        """
+        places = [i for i, token in enumerate(record.ids) if self.pieces[token] in record.content]
+        chosen = dict(zip(rng.sample(places, min(count, len(places))), rng.sample(self.rare, count), strict=False))
+        ids: list[int] = []
+        for index, token in enumerate(record.ids):
+            ids.extend(chosen[index][1] if index in chosen else (token,))
+        return tuple(ids), {word for word, _ in chosen.values()}
 
     def _join_plain(self, rng: random.Random) -> None:
         """Texts of short words, of all lengths: neighbours in their source, joined while their words stay short."""

@@ -13,7 +13,8 @@ from decoding.order import CONFIDENCE_KINDS, GUIDED_ORDERS
 from decoding.policy import GATE_DEFAULTS, GATE_FIELDS, PRESETS, resolve_policy
 from service import examples, replies
 from service.routes.common import ServiceDep
-from service.schemas import Reply, ResolvedPolicy
+from service.schemas.base import Reply
+from service.schemas.policy import ResolvedPolicy
 
 router = APIRouter(prefix="/v1", tags=["catalogue"])
 LEARNED_SOURCES = ("constant", "recorded", "raw", "policy", "value", "risk")

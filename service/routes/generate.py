@@ -14,7 +14,7 @@ from service.backend import Backend
 from service.disconnect import unless_gone
 from service.lifecycle import Service
 from service.routes.common import ServiceDep
-from service.schemas import GenerateRequest, GenerateResponse
+from service.schemas.generate import GenerateRequest, GenerateResponse
 from service.streaming import EventStream
 from service.translate import Prepared, prepare
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from service import examples
 from service.routes.common import ServiceDep
-from service.schemas import Reply
+from service.schemas.base import Reply
 
 router = APIRouter(prefix="/health", tags=["health"])
 

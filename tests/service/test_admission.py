@@ -17,7 +17,7 @@ from service import replies
 from service.app import build_app
 from service.errors import ApiError
 from service.lifecycle import Status
-from service.schemas import GenerateRequest, GenerateResponse, Sample, StepEventReply
+from service.schemas.generate import GenerateRequest, GenerateResponse, Sample, StepEventReply
 from service.settings import Settings
 from service.translate import prepare
 

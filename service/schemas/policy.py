@@ -1,0 +1,87 @@
+"""Wire types of a decoding policy, as asked for and as resolved.
+
+Fields take their docs, choices and limits from `decoding.policy`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from decoding import policy as policies
+from decoding.models.protocol import ReuseMode
+from decoding.order import GUIDED_ORDERS
+from decoding.policy import MAX_GUIDANCE_SCALE, GateSource, OnFallback, Preset
+from decoding.validation import MAX_STEPS
+from service.errors import LATER
+from service.fielddocs import field_docs
+from service.schemas.base import MAX_CANVAS, Reply, Request, choices
+
+_POLICY = field_docs(policies.DecodingPolicy)
+_GATE = field_docs(policies.Gate)
+
+
+class GateRequest(Request):
+    """What picks the handoff step. Each source takes its own settings (GET /v1/policies lists them), no others."""
+
+    source: GateSource | None = Field(None, description="'policy' (the learned gate) where left out.")
+    fraction: float | None = Field(None, ge=0, le=1, description=_GATE["fraction"])
+    margin: float | None = Field(None, ge=0, le=1, description=_GATE["margin"])
+    confidence: float | None = Field(None, ge=0, le=1, description=_GATE["confidence"])
+    row_price: float | None = Field(None, ge=0, le=1, description=_GATE["row_price"])
+    threshold: float | None = Field(None, ge=0, le=1, description=_GATE["threshold"])
+
+
+class PolicyRequest(Request):
+    """How guidance is spent. A field that is left out (or null) takes the preset's value; an unused one is refused."""
+
+    preset: Preset | None = Field(None, description="A shorthand for a combination; 'handoff' where left out.")
+    guidance_scale: float | None = Field(None, ge=0, le=MAX_GUIDANCE_SCALE)
+    """w in c + w(c - u), LLaDA's cfg_scale; Dream's u + g(c - u) is g = w + 1. 0 is the base decoder."""
+    guided_width: int | None = Field(None, ge=1, le=MAX_CANVAS, description=_POLICY["guided_width"])
+    order: str | None = Field(
+        None,
+        description=_POLICY["order"],
+        json_schema_extra={"anyOf": [choices("confidence", "random", *GUIDED_ORDERS), {"type": "null"}]},
+    )
+    gate: GateRequest | None = None
+    tail_width: int | None = Field(None, ge=1, le=MAX_CANVAS, description=_POLICY["tail_width"])
+    tail_threshold: float | None = Field(None, ge=0, le=1, description=_POLICY["tail_threshold"])
+    tail_reuse: ReuseMode | None = Field(None, description=_POLICY["tail_reuse"])
+    tail_refresh: int | None = Field(None, ge=1, le=MAX_STEPS, description=_POLICY["tail_refresh"])
+    on_fallback: OnFallback | None = None
+    """What a request gets that no gate serves: full guidance, none, or a 422."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty_later_fields(cls, data: Any) -> Any:
+        """A null field that a later version will know asks for nothing."""
+        if not isinstance(data, dict):
+            return data
+        later = {name.removeprefix("policy.") for name in LATER}
+        return {name: value for name, value in data.items() if not (name in later and value is None)}
+
+
+class GateSettings(Reply):
+    source: GateSource
+    fraction: float | None = None
+    margin: float | None = None
+    confidence: float | None = None
+    row_price: float | None = None
+    threshold: float | None = None
+
+
+class ResolvedPolicy(Reply):
+    """The policy with every field filled in."""
+
+    preset: Preset
+    guidance_scale: float
+    guided_width: int
+    order: str
+    gate: GateSettings
+    tail_width: int
+    tail_threshold: float | None
+    tail_reuse: ReuseMode | None
+    tail_refresh: int
+    on_fallback: OnFallback
