@@ -12,14 +12,19 @@ from typing import ParamSpec, Self
 
 import torch
 
-from decoding.gating import Gate
+from decoding.gate_round import ask_gates
+from decoding.gating import Decision, Gate
 from decoding.handle import DecodingError, Handle, Outcome, outcome_of
 from decoding.job import Job
+from decoding.judging import Found, Judges
+from decoding.ledger import Ledger
 from decoding.models.protocol import DenoisingModel
-from decoding.observer import NullObserver, Observer, StepReport
+from decoding.observer import NullObserver, Observer
+from decoding.repair.pursuit import GoOn, Measure, Pursuit
 from decoding.request import CanvasState
 from decoding.runner import Runner, StepResult
 from decoding.scheduler import Scheduler
+from decoding.step_meter import StepMeter
 from decoding.validation import check_job
 
 logger = logging.getLogger(__name__)
@@ -58,6 +63,7 @@ class Engine:
         self._stopping = False
         self._arrived: list[Handle] = []
         self._news: dict[Handle, None] = {}
+        self._judges = Judges(self._lock)
         self._thread: threading.Thread | None = None
 
     # -- callers -----------------------------------------------------------------------------------------------------
@@ -74,8 +80,7 @@ class Engine:
         jobs = list(jobs)
         for job in jobs:
             check_job(job, spec, invariant=self.runner.invariant)
-        handles = [Handle(CanvasState(job, spec.mask_id, spec.end_ids), self._cancelled) for job in jobs]
-        for handle in handles:
+        for handle in (handles := [self._handle(job) for job in jobs]):
             _ = handle.estimated_rows  # before the lock: a dry run of the schedule
         with self._lock:
             if not self._accepting:
@@ -87,10 +92,19 @@ class Engine:
             self._lock.notify_all()
         return handles
 
+    def _handle(self, job: Job) -> Handle:
+        pursuit = Pursuit(job, self.model.spec, self.model.codec) if job.judged else None
+        return Handle(self._state(job.attempt(0), Ledger()), self._cancelled, pursuit, job=job)
+
+    def _state(self, job: Job, ledger: Ledger) -> CanvasState:
+        spec = self.model.spec
+        return CanvasState(job, spec.mask_id, spec.end_ids, spec.continuation_ids, ledger)
+
     def start(self) -> Self:
         """Start the engine's thread."""
         if self._thread is not None:
             raise RuntimeError("the engine has been started already")
+        self._judges.start()
         self._thread = threading.Thread(target=self._loop, name="astargate-engine", daemon=True)
         self._thread.start()
         return self
@@ -109,6 +123,7 @@ class Engine:
             self._lock.notify_all()
         if self._thread is not None:
             self._thread.join()
+        self._judges.close()
         for handle in self.scheduler.requests():
             self._end(handle, DecodingError("the server is shutting down", "cancelled"))
         self._tell()
@@ -128,7 +143,7 @@ class Engine:
         torch.set_flush_denormal(True)
         while True:
             with self._lock:
-                self._lock.wait_for(lambda: self._stopping or not self.scheduler.idle)
+                self._lock.wait_for(lambda: self._stopping or self._judges.ready or self.scheduler.runnable)
                 if self._stopping:
                     return
             try:
@@ -146,10 +161,7 @@ class Engine:
         with self._lock:
             self._expire(began)
             plan = self.scheduler.plan()
-        counts = self.runner.counts
-        before, padding, in_model = counts.total, counts.padding_rows, counts.model_seconds
-        phases = [handle.state.phase for handle in plan]
-        committed = 0
+        meter = StepMeter(self.runner.counts, plan, began)
         if plan:
             for handle in plan:
                 handle.first_run = handle.first_run or began
@@ -158,28 +170,17 @@ class Engine:
             ran = [handle for handle, _ in results if not handle.done]
             self._ask_gates([handle for handle in ran if not handle.state.finished])
             self._finish(ran)  # after the gates: a handoff with nothing left to commit is the end
-        if plan:
-            seconds = time.monotonic() - began
-            rows = counts.total - before
-            self.scheduler.rows_per_second = 0.9 * self.scheduler.rows_per_second + 0.1 * rows / max(seconds, 1e-6)
-            self._notify(
-                self.observer.on_step,
-                StepReport(
-                    rows=rows,
-                    padding_rows=counts.padding_rows - padding,
-                    guided=phases.count("guided"),
-                    base=phases.count("base"),
-                    committed=committed,
-                    seconds=seconds,
-                    model_seconds=counts.model_seconds - in_model,
-                    handles=plan,
-                ),
-            )
+            report = meter.report(committed)
+            self.scheduler.observe_speed(report.rows, report.seconds)
+            self._notify(self.observer.on_step, report)
         self._tell()  # last: whoever hears of a result finds it counted
-        return bool(plan)
+        return bool(plan) or self._judges.ready
 
     def _receive(self) -> None:
-        """Let the gates see what has arrived; end what has nothing to do (a full start canvas)."""
+        """Take in verdicts, let the gates see what has arrived, end what has nothing to do (a full start canvas)."""
+        for handle, found in self._judges.take():
+            if not handle.done:
+                self._go_on(handle, found)
         with self._lock:
             arrived, self._arrived = [handle for handle in self._arrived if not handle.done], []
         self._ask_gates(arrived, arriving=True)
@@ -221,42 +222,43 @@ class Engine:
 
     def _finish(self, handles: Sequence[Handle]) -> None:
         for handle in handles:
-            if handle.state.finished:
-                handle.state.settle()
+            if handle.done or not handle.state.finished:
+                continue
+            handle.state.settle()
+            if handle.owner is not None:
                 self._end(handle, outcome_of(handle))
+                self._judges.rolled_out(handle.owner)
+            elif handle.pursuit is None:
+                self._end(handle, outcome_of(handle))
+            else:
+                self._judges.finished(handle, handle.pursuit)
+
+    def _go_on(self, handle: Handle, found: Found) -> None:
+        """Do as the verdict on a parked request says: end it, decode on from another canvas, or run rollouts."""
+        match found:
+            case None:
+                self._end(handle, outcome_of(handle))
+            case GoOn():
+                handle.state, handle.parked = self._state(found.job, handle.state.ledger), False
+                handle.publish(found.event)
+                self._news[handle] = None
+                with self._lock:
+                    self._arrived.append(handle)
+            case Measure():
+                states = [self._state(job, handle.state.ledger) for job in found.jobs]
+                with self._lock:
+                    if not handle.done:
+                        handle.rollouts = [Handle(state, self._cancelled, owner=handle) for state in states]
+                        for rollout in handle.rollouts:
+                            self.scheduler.add(rollout)
+            case DecodingError():
+                self._end(handle, found)
 
     def _ask_gates(self, handles: Sequence[Handle], *, arriving: bool = False) -> None:
-        """Let the gates decide for every guided request that stands at one of its checkpoints; one call a gate.
+        def told(gate: Gate, decisions: list[tuple[Handle, Decision]], seconds: float) -> None:
+            self._notify(self.observer.on_gate, gate, decisions, seconds)
 
-        A job that arrives half done is also asked about where it has passed a checkpoint.
-        """
-        due: dict[int, tuple[Gate, list[Handle]]] = {}
-        for handle in handles:
-            state, gate = handle.state, handle.job.gate
-            if state.phase != "guided":
-                continue
-            checkpoints = gate.checkpoints(handle.job.steps)
-            if (
-                checkpoints is None
-                or state.step in checkpoints
-                or (arriving and min(checkpoints, default=state.step + 1) < state.step)
-            ):
-                due.setdefault(id(gate), (gate, []))[1].append(handle)
-        for gate, asked in due.values():
-            began = time.monotonic()
-            try:
-                decisions = gate.decide([handle.state.view(self.model.spec.hash) for handle in asked])
-            except Exception as error:
-                logger.exception("gate %s failed", gate.source)
-                for handle in asked:
-                    handle.state.fallback_reason = f"the gate failed ({type(error).__name__}); guidance stays on"
-                continue
-            pairs = list(zip(asked, decisions, strict=True))
-            for handle, decision in pairs:
-                handle.state.decision = decision
-                if decision.handoff:
-                    handle.state.hand_off()
-            self._notify(self.observer.on_gate, gate, pairs, time.monotonic() - began)
+        ask_gates(handles, self.model.spec.hash, told, arriving=arriving)
 
     def _expire(self, now: float) -> None:
         for handle in self.scheduler.requests():
@@ -272,9 +274,16 @@ class Engine:
                 return
             handle.finish(result)
             self.scheduler.remove(handle)
-            self._news[handle] = None
+            for rollout in handle.rollouts:
+                rollout.finish(DecodingError("the request has ended", "cancelled"))
+                self.scheduler.remove(rollout)
+            if handle.owner is None:
+                self._news[handle] = None
             self._lock.notify_all()
-        self._notify(self.observer.on_end, handle)
+        if handle.owner is None:
+            self._notify(self.observer.on_end, handle)
+        elif isinstance(result, DecodingError):
+            self._end(handle.owner, result)
 
     @staticmethod
     def _notify(call: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:

@@ -29,6 +29,10 @@ class Regime:
     """How end-of-text is handled: "as_is", or the options that are on joined by "+"."""
     tail_reuse: str | None = None
     """Mode and refresh of key-value reuse, such as "prefix:8"; None: exact, as every audit is."""
+    guided_width: int = 1
+    boost_threshold: float | None = None
+    tail_threshold: float | None = None
+    top_p: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ class Gate(Protocol):
 
     @property
     def needs_stats(self) -> bool:
-        """Whether `history` must carry summaries (they cost time); tokens and order are always there."""
+        """Whether `history` must carry summaries and the argmax fill (they cost time); commits are always there."""
         ...
 
     def checkpoints(self, steps: int) -> frozenset[int] | None:
@@ -126,7 +130,8 @@ class NeverGate:
 class DrainedGate:
     """Hands off when guided and conditional distributions agree at every position that is still masked.
 
-    The largest total variation over those positions, as of the step before, must be below `threshold`.
+    The largest total variation over those positions, as of the step before, must be below `threshold`, and no word
+    half-written.
     """
 
     threshold: float
@@ -147,7 +152,8 @@ class DrainedGate:
         if not view.history:
             return Decision(False)
         last = view.history[-1].total_variation_left
-        drained = view.masked == 0 or (last is not None and last < self.threshold)
+        drained = last is not None and last < self.threshold and not view.history[-1].word_open
+        drained |= view.masked == 0
         return Decision(drained, statistic=last)
 
 

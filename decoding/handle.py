@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from decoding.events import Event
 from decoding.gating import Decision
 from decoding.job import Job
 from decoding.ledger import Ledger
-from decoding.request import CanvasState, StepEvent
+from decoding.repair.passes import Pass
+from decoding.repair.pursuit import Pursuit
+from decoding.request import CanvasState
 from decoding.trace import Trace
 
 FinishReason = Literal["stop", "length", "cancelled", "deadline", "error"]
@@ -32,6 +35,8 @@ class Outcome:
     """A finished canvas."""
 
     job: Job
+    run: Job
+    """What the text was decoded from: `job`, or the attempt of it that was kept."""
     tokens: tuple[int, ...]
     content: tuple[int, ...]
     """Token ids up to the first end-of-text."""
@@ -49,6 +54,10 @@ class Outcome:
     fallback_reason: str | None
     approximate: bool
     """Whether some step reused keys and values (`tail_reuse`), so that exact decoding may give another text."""
+    passes: tuple[Pass, ...]
+    """Every canvas that was finished and judged; empty where the policy asks for no verdict."""
+    kept: Pass | None
+    """The pass whose text this is; None without verdicts."""
     seconds: float
     """From submission to the end."""
     queue_seconds: float
@@ -61,30 +70,41 @@ class Handle:
 
     _ids = itertools.count()
 
-    def __init__(self, state: CanvasState, cancel: Callable[[Handle], None]) -> None:
+    def __init__(
+        self,
+        state: CanvasState,
+        cancel: Callable[[Handle], None],
+        pursuit: Pursuit | None = None,
+        owner: Handle | None = None,
+        job: Job | None = None,
+    ) -> None:
         self.id = next(self._ids)
         self.state = state
+        self.job = state.job if job is None else job
+        """As submitted; `state.job` is the attempt or the repair round that is being decoded."""
+        self.pursuit = pursuit
+        self.owner = owner
+        """The request on whose behalf this rollout runs; None for a request."""
+        self.rollouts: list[Handle] = []
+        self.parked = False
+        """Whether it waits for a verdict or for its rollouts."""
         self.submitted = time.monotonic()
         self.first_run: float | None = None
         self.first_commit: float | None = None
         self._cancel = cancel
         self._condition = threading.Condition()
-        self._events: list[StepEvent] = []
+        self._events: list[Event] = []
         self._outcome: Outcome | None = None
         self._error: DecodingError | None = None
 
     @property
-    def job(self) -> Job:
-        return self.state.job
-
-    @property
     def rows(self) -> int:
-        return self.state.rows
+        return 0 if self.parked else self.state.rows
 
     @cached_property
     def estimated_rows(self) -> int:
         """As of submission; see `Job.estimated_rows`."""
-        return self.job.estimated_rows
+        return self.job.estimated_rows if self.owner is None else 0  # the owner's estimate holds its rollouts
 
     @property
     def background(self) -> bool:
@@ -114,13 +134,13 @@ class Handle:
         assert self._outcome is not None  # `done` with no error
         return self._outcome
 
-    def take_events(self) -> list[StepEvent]:
+    def take_events(self) -> list[Event]:
         """Events since the last call; never waits."""
         with self._condition:
             events, self._events = self._events, []
         return events
 
-    def stream(self) -> Iterator[StepEvent]:
+    def stream(self) -> Iterator[Event]:
         """Events as they come, to the end; then raises `DecodingError` where the job failed."""
         while True:
             with self._condition:
@@ -132,7 +152,7 @@ class Handle:
         if self._error is not None:
             raise self._error
 
-    def publish(self, event: StepEvent) -> None:
+    def publish(self, event: Event) -> None:
         """Engine only: append an event."""
         with self._condition:
             self._events.append(event)
@@ -145,28 +165,35 @@ class Handle:
                 return
             if isinstance(result, DecodingError):
                 self._error = result
+                self.state.kept = None  # keys and values would live as long as whoever holds this handle
             else:
                 self._outcome = result
             self._condition.notify_all()
 
 
 def outcome_of(handle: Handle) -> Outcome:
-    """The outcome of a finished state."""
-    state, now = handle.state, time.monotonic()
+    """The outcome of a finished state, or of the best of a request's passes."""
+    now, pursuit = time.monotonic(), handle.pursuit
+    best = pursuit.best if pursuit is not None else None
+    state = best.state if best is not None else handle.state
+    gated = pursuit.first_of(best).state if pursuit is not None and best is not None else state
     content = state.content()
     return Outcome(
-        job=state.job,
+        job=handle.job,
+        run=gated.job,
         tokens=tuple(state.tokens.tolist()),
         content=tuple(content),
         finish_reason="stop" if len(content) < state.job.gen_length else "length",
         steps=state.step,
         ledger=state.ledger,
-        trace=state.trace,
-        handoff_step=state.handoff_step,
-        handoff_masked=state.handoff_masked,
-        decision=state.decision,
-        fallback_reason=state.fallback_reason,
-        approximate=state.approximate,
+        trace=state.trace if pursuit is None else pursuit.trace(),
+        handoff_step=gated.handoff_step,
+        handoff_masked=gated.handoff_masked,
+        decision=gated.decision,
+        fallback_reason=gated.fallback_reason,
+        approximate=state.approximate or gated.approximate,
+        passes=() if pursuit is None else tuple(pursuit.passes),
+        kept=best,
         seconds=now - handle.submitted,
         queue_seconds=(handle.first_run or now) - handle.submitted,
     )

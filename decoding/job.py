@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from decoding.constraints.base import Constraint
 from decoding.gating import Gate, NeverGate, Regime
 from decoding.ledger import Purpose
 from decoding.noise import NoiseKey
 from decoding.policy import DecodingPolicy
+from decoding.repair.costs import most_rows
 from decoding.schedule import Place, planned_rows
 
-Record = Literal["commits", "stats", "fill"]
+Record = Literal["commits", "gate", "stats", "fill"]
+"""What a trace keeps of each step: commits alone; all that learned gates read, while guided; summaries; those and the
+argmax fill.
+"""
 Priority = Literal["interactive", "background"]
 
 
@@ -34,6 +39,14 @@ class Sampling:
         """The regime's name of the options that are on."""
         on = [name for name in ("eos_fill", "suppress_eos", "defer_eos") if getattr(self, name)]
         return "+".join(on) or "as_is"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One way to decode a canvas from the start, with its own repair."""
+
+    policy: DecodingPolicy
+    gate: Gate = field(default_factory=NeverGate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +76,12 @@ class Job:
     """Where the schedule stood (`Trace.place`); None: derived from `start_step`, which wide guided phases in blocks and
     end-of-text fills make ambiguous.
     """
+    fill_step: int | None = None
+    """The step that fills every position that is still masked with its argmax, and is the last (truncated rollouts)."""
+    predicate: Constraint | None = None
+    """What the finished text must satisfy, where `policy.repair` or `attempts` ask for a verdict."""
+    attempts: tuple[Attempt, ...] = ()
+    """What is tried in turn until a text satisfies the predicate; empty: the job's own policy, once."""
     handed_off: bool = False
     deadline: float | None = None
     """`time.monotonic()` value after which the request fails."""
@@ -74,10 +93,33 @@ class Job:
 
     @property
     def estimated_rows(self) -> int:
-        """Upper estimate of the rows still to run, for admission."""
-        if self.start is None:
+        """Upper estimate of the rows still to run, repair and further attempts included, for admission."""
+        return most_rows(self) if self.judged else self.first_pass_rows
+
+    @property
+    def first_pass_rows(self) -> int:
+        """Upper estimate of the rows that finish the canvas for the first time."""
+        if self.start is None and self.fill_step is None:
             return max(1, self.planned_rows())
-        return max(1, (1 if self.starts_base else 2) * (self.steps - self.start_step))
+        end = self.steps if self.fill_step is None else self.fill_step + 1
+        return max(1, (1 if self.starts_base else 2) * (end - self.start_step))
+
+    @property
+    def judged(self) -> bool:
+        """Whether a finished text is judged, and gone on from where it fails."""
+        return self.policy.repair is not None or bool(self.attempts)
+
+    @property
+    def attempt_count(self) -> int:
+        return max(1, len(self.attempts))
+
+    def attempt(self, index: int) -> Job:
+        """The job of one attempt. The first draws this job's own noise, further ones noise of their own."""
+        if not self.attempts:
+            return self
+        chosen = self.attempts[index]
+        noise = replace(self.noise, arm=f"{self.noise.arm}+{index}") if index else self.noise
+        return replace(self, policy=chosen.policy, gate=chosen.gate, noise=noise, attempts=())
 
     @property
     def starts_base(self) -> bool:
@@ -107,9 +149,13 @@ def regime_of(job: Job, model_hash: str) -> Regime:
         gen_length=job.gen_length,
         tail_width=policy.tail_width,
         temperature=job.sampling.temperature,
-        block_length=job.block_length,
+        block_length=None if job.block_length == job.gen_length else job.block_length,
         confidence=job.sampling.confidence,
         order=policy.order,
         eos=job.sampling.eos,
         tail_reuse=None if policy.tail_reuse is None else f"{policy.tail_reuse}:{policy.tail_refresh}",
+        guided_width=policy.guided_width,
+        boost_threshold=policy.boost_threshold,
+        tail_threshold=policy.tail_threshold,
+        top_p=job.sampling.top_p,
     )

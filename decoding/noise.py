@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 SAMPLE: Final = 0
 ORDER: Final = 1
+LARGEST: Final = 1.0 - 2.0**-53
+"""The largest uniform that is drawn: mirrored ones stay in [0, 1), exactly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ class NoiseKey:
     arm: str = ""
     rollout: int = 0
     round: int = 0
+    mirrored: bool = False
+    """1 - u in place of every u: the antithetic partner of the same key."""
     _words: tuple[int, int] = field(init=False, repr=False, compare=False, default=(0, 0))
 
     def __post_init__(self) -> None:
@@ -47,4 +51,5 @@ class NoiseKey:
         """Uniforms in [0, 1) for positions 0..length-1 of one step; a longer canvas has the same leading values."""
         key = np.array(self._words, dtype=np.uint64)
         counter = np.array([0, step, stream, 0], dtype=np.uint64)
-        return np.random.Generator(np.random.Philox(key=key, counter=counter)).random(length)
+        found = np.random.Generator(np.random.Philox(key=key, counter=counter)).random(length)
+        return LARGEST - found if self.mirrored else found

@@ -13,10 +13,12 @@ from typing import Any, Final, Literal, get_args
 
 from decoding.models.protocol import ReuseMode
 from decoding.order import GUIDED_ORDERS
+from decoding.policy_checks import PolicyError, one_of, whole, within
+from decoding.repair_policy import REOPEN, Repair
 
 GateSource = Literal["fraction", "constant", "recorded", "raw", "policy", "value", "risk", "drained", "never"]
 OnFallback = Literal["full_cfg", "base", "reject"]
-Preset = Literal["base", "full_cfg", "handoff", "parallel_tail"]
+Preset = Literal["base", "full_cfg", "handoff", "parallel_tail", "reopen_repair", "auto"]
 
 GATE_SOURCES: Final = get_args(GateSource)
 PRESETS: Final = get_args(Preset)
@@ -28,29 +30,9 @@ MAX_GUIDANCE_SCALE: Final = 20.0
 FREEZE_GRID: Final = (0.05, 0.10, 0.15, 0.22, 0.30, 0.45, 0.60)
 
 
-class PolicyError(ValueError):
-    """A policy that cannot be; `param` is the dotted path of the field at fault."""
-
-    def __init__(self, param: str, message: str) -> None:
-        super().__init__(message)
-        self.param = param
-
-
 def step_at(fraction: float, steps: int) -> int:
     """The step at a fraction of the run: floor(f T + 1/2)."""
     return math.floor(fraction * steps + 0.5)
-
-
-def _within(param: str, value: float, low: float, high: float) -> None:
-    if not (
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and low <= value <= high
-    ):
-        raise PolicyError(param, f"must be a number from {low:g} to {high:g}")
-
-
-def _one_of(param: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise PolicyError(param, f"must be one of: {', '.join(allowed)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +50,13 @@ class Gate:
     """Success that one forward evaluation is worth, in [0, 1] (source `value`)."""
     threshold: float | None = None
     """Total variation below which guidance counts as drained, in (0, 1] (source `drained`)."""
+    recheck: int | None = None
+    """Guidance comes back for one step after every so many base steps, and stays where it is not drained (source
+    `drained`); None: never.
+    """
 
     def __post_init__(self) -> None:
-        _one_of("gate.source", self.source, GATE_SOURCES)
+        one_of("gate.source", self.source, GATE_SOURCES)
         allowed = GATE_FIELDS[self.source]
         for item in fields(self):
             value = getattr(self, item.name)
@@ -81,7 +67,10 @@ class Gate:
                 raise PolicyError(
                     f"gate.{item.name}", f"is not used by gate source '{self.source}' (it takes {takes}); leave it out"
                 )
-            _within(f"gate.{item.name}", value, 0.0, 1.0)
+            if item.name == "recheck":
+                whole("gate.recheck", value)
+                continue
+            within(f"gate.{item.name}", value, 0.0, 1.0)
             if value in _NEVER.get(item.name, ()):
                 raise PolicyError(f"gate.{item.name}", f"must not be {value:g}")
         if self.source == "fraction" and self.fraction is None:
@@ -96,7 +85,7 @@ GATE_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "policy": (),
     "value": ("row_price",),
     "risk": ("margin", "confidence"),
-    "drained": ("threshold",),
+    "drained": ("threshold", "recheck"),
     "never": (),
 }
 _NEVER: Final[Mapping[str, tuple[float, ...]]] = {"margin": (0, 1), "confidence": (0, 1), "threshold": (0,)}
@@ -115,6 +104,10 @@ class DecodingPolicy:
     """Positions committed per guided step; 1 follows the schedule."""
     order: str = "confidence"
     """Commit order while guided; afterwards confidence order, but for 'random', which stays."""
+    boost_threshold: float | None = None
+    """Guidance first: a guided step also commits every token whose probability guidance raises by this much, each
+    token once, at most `guided_width`.
+    """
     gate: Gate = field(default_factory=Gate)
     tail_width: int = 1
     """Positions committed per base step after handoff; 1 follows the schedule."""
@@ -129,40 +122,63 @@ class DecodingPolicy:
     tail_refresh: int = TAIL_REFRESH
     """With tail_reuse: run everything again every so many base steps (1: always, exact)."""
     on_fallback: OnFallback = "full_cfg"
+    repair: Repair | None = None
+    """What is done with a finished text that fails its constraint; None: nothing."""
+    budget_rows: int | None = None
+    """Forward evaluations that repair rounds and further attempts may bring a sample to; none begins that could exceed
+    it.
+    """
 
     def __post_init__(self) -> None:
-        _one_of("preset", self.preset, PRESETS)
-        _within("guidance_scale", self.guidance_scale, 0.0, MAX_GUIDANCE_SCALE)
-        _one_of("order", self.order, ("confidence", "random", *GUIDED_ORDERS))
-        _one_of("on_fallback", self.on_fallback, ON_FALLBACK)
+        one_of("preset", self.preset, PRESETS)
+        within("guidance_scale", self.guidance_scale, 0.0, MAX_GUIDANCE_SCALE)
+        one_of("order", self.order, ("confidence", "random", *GUIDED_ORDERS))
+        one_of("on_fallback", self.on_fallback, ON_FALLBACK)
         for name in ("guided_width", "tail_width", "tail_refresh"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise PolicyError(name, "must be a whole number of at least 1")
-        if self.tail_threshold is not None:
-            _within("tail_threshold", self.tail_threshold, 0.0, 1.0)
-            if self.tail_width == 1:
-                raise PolicyError(
-                    "tail_threshold", "needs tail_width > 1: it commits up to tail_width positions a step"
-                )
+            whole(name, getattr(self, name))
         if self.preset == "base" and self.guidance_scale != 0.0:
             raise PolicyError("guidance_scale", "must be 0 (or left out) with preset 'base'")
         if self.preset == "full_cfg" and self.gate.source != "never":
             raise PolicyError("gate", "is not used by preset 'full_cfg'; use preset 'handoff'")
+        if self.budget_rows is not None:
+            whole("budget_rows", self.budget_rows)
+            if self.repair is None and self.preset != "auto":
+                raise PolicyError("budget_rows", "is only used with repair or preset 'auto'; leave it out")
+        self._check_guided()
+        self._check_tail()
+
+    def _check_guided(self) -> None:
+        if self.boost_threshold is not None:
+            within("boost_threshold", self.boost_threshold, 0.0, 1.0)
+            if self.guided_width == 1 or self.order not in GUIDED_ORDERS:
+                raise PolicyError(
+                    "boost_threshold",
+                    f"needs guided_width > 1 and one of the orders {', '.join(GUIDED_ORDERS)}",
+                )
+        if self.guidance_scale == 0.0 and self.guided_width != 1:
+            raise PolicyError("guided_width", "is not used without guidance; use tail_width")
+        if self.guidance_scale == 0.0 and self.order in GUIDED_ORDERS:
+            raise PolicyError("order", f"'{self.order}' needs guidance_scale > 0")
+
+    def _check_tail(self) -> None:
+        if self.tail_threshold is not None:
+            within("tail_threshold", self.tail_threshold, 0.0, 1.0)
+            if self.tail_width == 1:
+                raise PolicyError(
+                    "tail_threshold", "needs tail_width > 1: it commits up to tail_width positions a step"
+                )
         if self.never_base and self.tail_width != 1:
             raise PolicyError(
                 "tail_width", "is only used after a handoff; this policy never hands off (see guided_width)"
             )
         if self.tail_reuse is not None:
-            _one_of("tail_reuse", self.tail_reuse, REUSE_MODES)
+            one_of("tail_reuse", self.tail_reuse, REUSE_MODES)
             if self.never_base:
                 raise PolicyError("tail_reuse", "is only used after a handoff; this policy never hands off")
+            if self.gate.recheck is not None:
+                raise PolicyError("tail_reuse", "cannot be combined with gate.recheck: guidance may come back")
         elif self.tail_refresh != TAIL_REFRESH:
             raise PolicyError("tail_refresh", _NEEDS_REUSE)
-        if self.guidance_scale == 0.0 and self.guided_width != 1:
-            raise PolicyError("guided_width", "is not used without guidance; use tail_width")
-        if self.guidance_scale == 0.0 and self.order in GUIDED_ORDERS:
-            raise PolicyError("order", f"'{self.order}' needs guidance_scale > 0")
 
     @property
     def never_base(self) -> bool:
@@ -174,6 +190,8 @@ class DecodingPolicy:
         for name in ("guided_width", "tail_width"):
             if getattr(self, name) > gen_length:
                 raise PolicyError(name, f"must not exceed gen_length ({gen_length})")
+        if self.repair is not None and self.repair.reopen > max(gen_length, REOPEN):
+            raise PolicyError("repair.reopen", f"must not exceed gen_length ({gen_length})")
 
 
 _PRESET_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -181,10 +199,16 @@ _PRESET_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "full_cfg": {"gate": Gate("never")},
     "handoff": {"tail_width": 1},
     "parallel_tail": {"tail_width": 8},
+    "reopen_repair": {"repair": Repair()},
+    "auto": {},
 }
 _UNUSED: Final[Mapping[str, tuple[str, ...]]] = {
-    "base": ("guided_width", "gate", "on_fallback"),
+    "base": ("guided_width", "boost_threshold", "gate", "on_fallback"),
     "full_cfg": ("gate", "on_fallback", "tail_width", "tail_threshold", "tail_reuse", "tail_refresh"),
+    "auto": (
+        *("guided_width", "order", "boost_threshold", "gate", "tail_width", "tail_threshold", "tail_reuse"),
+        *("tail_refresh", "on_fallback", "repair"),
+    ),
 }
 
 
@@ -194,7 +218,7 @@ def resolve_policy(preset: str, given: Mapping[str, Any], *, gen_length: int | N
     A field that the preset does not use is refused (`PolicyError`), not ignored. `parallel_tail`'s default width of 8
     is cut to the canvas where `gen_length` is smaller.
     """
-    _one_of("preset", preset, PRESETS)
+    one_of("preset", preset, PRESETS)
     for name in _UNUSED.get(preset, ()):
         if name in given:
             raise PolicyError(name, f"is not used by preset '{preset}'; leave it out")

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from decoding import noise as noises
+from decoding.events import StepEvent
 from decoding.gating import Decision, GateView
-from decoding.job import Job, regime_of
+from decoding.job import Job, Record, regime_of
 from decoding.kernel import Candidates
 from decoding.ledger import Ledger
 from decoding.models.protocol import Kept
-from decoding.order import CONFIDENCE_KINDS, GUIDED_ORDERS, RANDOM, Order, commit_count, ranked, reached_first
+from decoding.order import CONFIDENCE_KINDS, GUIDED_ORDERS, RANDOM, Order
 from decoding.schedule import BlockSchedule, check_blocks
-from decoding.trace import Phase, StepStats, Summary, Trace
-
-
-@dataclass(frozen=True, slots=True)
-class StepEvent:
-    """What one step did to a canvas."""
-
-    step: int
-    phase: Phase
-    positions: tuple[int, ...]
-    tokens: tuple[int, ...]
-    confidence: tuple[float, ...]
-    filled: tuple[int, ...]
+from decoding.selection import Limits, inside_words, select
+from decoding.step_stats import drained_stats, summaries
+from decoding.trace import Phase, StepStats, Trace
 
 
 class MaskLeftError(RuntimeError):
@@ -39,10 +31,18 @@ class MaskLeftError(RuntimeError):
 class CanvasState:
     """A job on its way. The engine asks for `rows`, `scored`, runs the step, and calls `apply`."""
 
-    def __init__(self, job: Job, mask_id: int, end_ids: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        mask_id: int,
+        end_ids: tuple[int, ...],
+        continuations: Collection[int] = frozenset(),
+        ledger: Ledger | None = None,
+    ) -> None:
         self.job = job
         self.mask_id = mask_id
         self.end_ids = end_ids
+        self.continuations = continuations
         start = (mask_id,) * job.gen_length if job.start is None else job.start
         self.tokens: NDArray[np.int64] = np.array(start, dtype=np.int64)
         self.step = job.start_step
@@ -51,10 +51,12 @@ class CanvasState:
         self.handoff_masked: int | None = int(self.masked.sum()) if job.starts_base else None
         self.decision: Decision | None = None
         self.fallback_reason: str | None = None
-        self.ledger = Ledger()
+        self.rechecking = False
+        """Whether the next step is guided only to see whether guidance is still drained."""
+        self.ledger = Ledger() if ledger is None else ledger  # shared by the canvases of one request
+        self._spent_before = self.ledger.of(purpose=job.purpose)
         self.kept = self._kept()
         self.trace = Trace(tuple(start), end_ids[0], job.start_step)
-        self.round = 0
         self.schedule = self._schedule()
         self._confidence = np.full(job.gen_length, np.nan)
         self._entropy = np.full(job.gen_length, np.nan)
@@ -101,7 +103,8 @@ class CanvasState:
 
     @property
     def finished(self) -> bool:
-        return self.schedule.finished or (self.wide and not self.masked.any())
+        early = self.wide or self.job.fill_step is not None
+        return self.schedule.finished or (early and not self.masked.any())
 
     def scored(self) -> NDArray[np.int64]:
         """Positions whose logits the step needs: the masked ones of the active region, or all of them for gates and
@@ -114,15 +117,19 @@ class CanvasState:
         return np.flatnonzero(masked)
 
     @property
+    def _record(self) -> Record:
+        own = self.job.record
+        return own if own != "gate" else "fill" if self.phase == "guided" else "commits"
+
+    @property
     def _scores_everything(self) -> bool:
-        return self.job.record != "commits" or (
-            self.phase == "guided" and self.job.gate.checkpoints(self.job.steps) is None
-        )
+        asked = self.phase == "guided" and self.job.gate.checkpoints(self.job.steps) is None
+        return self._record != "commits" or asked or self.step == self.job.fill_step
 
     def uniforms(self, positions: NDArray[np.int64], stream: int = noises.SAMPLE) -> NDArray[np.float64]:
         """One uniform for each of `positions`."""
         return (
-            self.job.noise.with_round(self.round).uniforms(self.step, self.job.gen_length, stream)[positions]
+            self.job.noise.uniforms(self.step, self.job.gen_length, stream)[positions]
             if positions.size
             else np.empty(0)
         )
@@ -136,6 +143,12 @@ class CanvasState:
             self.kept = self._kept()
             if self.wide:
                 self.schedule.skip_empty(self.masked)
+
+    def _recheck_due(self) -> bool:
+        every, since = self.job.policy.gate.recheck, self.handoff_step
+        if every is None or since is None or self.phase != "base" or self.job.starts_base or self.finished:
+            return False
+        return self.step - since >= every
 
     def order(self) -> Order:
         """The commit order of this step."""
@@ -159,8 +172,9 @@ class CanvasState:
         """Commit the quota among `found`, the candidates at `positions` (as `scored` gave them), and move on."""
         before = self.masked
         eligible = np.flatnonzero(positions < self.schedule.stop)
-        chosen = self._choose(found, positions, eligible)
-        at, tokens = positions[chosen], found.token.numpy()[chosen]
+        filling = self.step == self.job.fill_step
+        chosen = np.arange(positions.size) if filling else self._choose(found, positions, eligible)
+        at, tokens = positions[chosen], (found.argmax if filling else found.token).numpy()[chosen]
         if (tokens == self.mask_id).any():
             raise MaskLeftError("MASK was sampled; suppressed ids must have probability 0")
         self.tokens[at] = tokens
@@ -177,8 +191,11 @@ class CanvasState:
         else:
             self.schedule.advance(self.masked, wide=self.wide)
         last = self.trace.steps[-1]
-        event = StepEvent(self.step, self.phase, last.positions, last.tokens, last.confidence, last.filled)
+        event = StepEvent(self.step, self.phase, last.positions, last.tokens, last.confidence, last.filled, last.masked)
         self.step += 1
+        self.rechecking = self._recheck_due()
+        if self.rechecking:
+            self.phase = "guided"
         if self.finished and self.masked.any():
             raise MaskLeftError(
                 f"{int(self.masked.sum())} of {self.job.gen_length} positions are still MASK after step {self.step}"
@@ -193,19 +210,23 @@ class CanvasState:
         quota = self.schedule.quota(int(eligible.size), self.width)
         if eligible.size == 0 or quota == 0:
             return eligible[:0]
-        order = self.order()
-        uniforms = torch.from_numpy(self.uniforms(positions, noises.ORDER)) if order.needs_noise else found.probability
-        scores = order.score(found, uniforms).double()
-        if self.job.sampling.defer_eos:
-            scores = scores.masked_fill(torch.isin(found.token, torch.tensor(self.end_ids)), float("-inf"))
-        within = ranked(scores[eligible], torch.from_numpy(positions[eligible])).numpy()
-        sequence: NDArray[np.int64] = eligible[within]
-        threshold = self.job.policy.tail_threshold if self.phase == "base" else None
-        if threshold is not None:
-            sequence = sequence[reached_first(found.probability[sequence], threshold).numpy()]
-        count = commit_count(quota, int(eligible.size), found.probability[sequence], threshold, max(1, scheduled))
-        committed: NDArray[np.int64] = np.sort(sequence[:count])
-        return committed
+        order, policy = self.order(), self.job.policy
+        guided = self.phase == "guided"
+        confidence, boost = (None, policy.boost_threshold) if guided else (policy.tail_threshold, None)
+        return select(
+            found,
+            positions,
+            eligible,
+            order=order,
+            uniforms=torch.from_numpy(self.uniforms(positions, noises.ORDER)) if order.needs_noise else found.boost,
+            limits=Limits(scheduled, quota, confidence, boost),
+            canvas=self.tokens,
+            started=self._started(found.token, positions),
+            last_ids=self.end_ids if self.job.sampling.defer_eos else (),
+        )
+
+    def _started(self, tokens: torch.Tensor, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return inside_words(self.tokens, positions, tokens.numpy(), self.mask_id, self.continuations)
 
     def _fill_after_end(self, at: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.int64]:
         ends = at[np.isin(tokens, self.end_ids)]
@@ -229,37 +250,25 @@ class CanvasState:
         left[chosen] = False
         left &= ~np.isin(positions, filled)
         guided = self.phase == "guided"
-        variation = found.total_variation.double().numpy()
-        stats: dict[str, object] = {
-            "total_variation_left": float(variation[left].max()) if guided and left.any() else None
-        }
-        if self.job.record != "commits":
-            stats |= {
-                "masked_confidence": Summary.of(found.probability.double().numpy()),
-                "masked_entropy": Summary.of(found.entropy.double().numpy()),
-                "committed_confidence": Summary.of(self._confidence[~np.isnan(self._confidence)]),
-                "committed_entropy": Summary.of(self._entropy[~np.isnan(self._entropy)]),
-            }
-            if guided and positions.size:
-                stats |= {
-                    "kl": Summary.of(found.kl.double().numpy()),
-                    "total_variation_max": float(variation.max()),
-                    "total_variation_mean": float(variation.mean()),
-                    "boost_max": float(found.boost.max()),
-                }
-        if self.job.record == "fill":
+        stats: dict[str, Any] = {}
+        if guided:
+            stats = drained_stats(found, left, self._started(found.argmax[left], positions[left]))
+            stats["variation"] = tuple(found.total_variation.double().numpy()[chosen].tolist())
+        if self._record != "commits":
+            stats |= summaries(found, self._confidence, self._entropy, guided=guided)
+        if self._record == "fill":
             stats |= {"argmax_positions": tuple(positions.tolist()), "argmax_tokens": tuple(found.argmax.tolist())}
         return StepStats(
             step=self.step,
             phase=self.phase,
-            round=self.round,
+            round=self.job.noise.round,
             positions=tuple(at.tolist()),
             tokens=tuple(self.tokens[at].tolist()),
             confidence=tuple(self._confidence[at].tolist()),
             masked=masked,
             filled=tuple(filled.tolist()),
             place=self.schedule.place,
-            **stats,  # type: ignore[arg-type]
+            **stats,
         )
 
     def settle(self) -> None:
@@ -267,7 +276,7 @@ class CanvasState:
         if self.kept is not None:
             self.kept.layers = None
         if self.job.sampling.eos_fill and self.job.start is None:
-            self.ledger.skipped_by_eos = self._skipped_rows()
+            self.ledger.skipped_by_eos += self._skipped_rows()
 
     def _skipped_rows(self) -> int:
         """Rows of the same run without the fill, less those run.
@@ -276,7 +285,7 @@ class CanvasState:
         """
         base = [stats for stats in self.trace.steps if stats.phase == "base"]
         if self.job.policy.tail_threshold is None or not base:
-            own = self.ledger.of(purpose=self.job.purpose)
+            own = self.ledger.of(purpose=self.job.purpose) - self._spent_before
             return max(0, self.job.planned_rows(self.handoff_step) - own)
         pace = max(1.0, sum(len(stats.positions) for stats in base) / len(base))
         return math.ceil(sum(len(stats.filled) for stats in self.trace.steps) / pace)

@@ -35,7 +35,7 @@ def continuations(
     policy's for base continuations. `place` is where the recorded run's schedule stood (`Trace.place`); without it the
     step alone tells. They run at background priority.
     """
-    policy = job.policy
+    policy = replace(job.policy, repair=None, budget_rows=None)  # a continuation is one run, whatever its text
     if not guided:
         if policy.guidance_scale > 0.0:
             policy = replace(policy, preset="handoff", gate=HANDED_OFF)
@@ -48,6 +48,7 @@ def continuations(
             job,
             policy=policy,
             gate=NeverGate(),
+            attempts=(),
             start=tuple(canvas),
             start_step=step,
             start_place=place,

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from decoding.kernel import Candidates, candidates
 from decoding.ledger import BRANCHES, Branch
-from decoding.models.protocol import DenoisingModel, ReusableModel, ReuseRow
+from decoding.models.protocol import DenoisingModel, Kept, ReusableModel, ReuseRow
 from decoding.request import CanvasState
 
 INVARIANT_TILE = 8
@@ -44,14 +44,16 @@ class _Row:
     ids: list[int]
     prompt_length: int
     scored: NDArray[np.int64]
+    kept: Kept | None
+    """The request's own as of the start of the step: one that is cancelled meanwhile lets go of it."""
     features: Tensor = field(default_factory=lambda: torch.empty(0))
 
     def reusing(self) -> ReuseRow:
         """As a base row of a tail that reuses keys and values."""
-        assert self.request.kept is not None  # told apart in `Runner.run`
+        assert self.kept is not None  # told apart in `Runner.run`
         scored, schedule = self.scored.tolist(), self.request.schedule
         block = (min([schedule.start, *scored[:1]]), schedule.stop)
-        return ReuseRow(self.ids, self.prompt_length, scored, block, self.request.kept)
+        return ReuseRow(self.ids, self.prompt_length, scored, block, self.kept)
 
 
 @dataclass(slots=True)
@@ -103,9 +105,9 @@ class Runner:
         began, in_model = time.perf_counter(), self.counts.model_seconds
         pairs = [self._rows(request) for request in requests]
         rows = [row for pair in pairs for row in pair]
-        for tile in self._tiles([row for row in rows if row.request.kept is None]):
+        for tile in self._tiles([row for row in rows if row.kept is None]):
             self._encode(tile)
-        reusing = [row for row in rows if row.request.kept is not None]
+        reusing = [row for row in rows if row.kept is not None]
         for start in range(0, len(reusing), self.tile):
             self._encode_reusing(reusing[start : start + self.tile])
         results: dict[int, StepResult] = {}
@@ -119,10 +121,10 @@ class Runner:
         """The request's conditional row and, while it is guided, its unconditional one."""
         prompt, canvas = list(request.job.prompt_ids), request.tokens.tolist()
         scored = request.scored()
-        rows = [_Row(request, "conditional", prompt + canvas, len(prompt), scored)]
+        rows = [_Row(request, "conditional", prompt + canvas, len(prompt), scored, request.kept)]
         if request.phase == "guided":
             hidden = self.model.spec.unconditional_prompt(prompt)
-            rows.append(_Row(request, "unconditional", hidden + canvas, len(prompt), scored))
+            rows.append(_Row(request, "unconditional", hidden + canvas, len(prompt), scored, request.kept))
         return rows
 
     def _padded(self, row: _Row) -> int:
@@ -166,7 +168,9 @@ class Runner:
         self.counts.forwards += 1
 
     def _charge(self, row: _Row, tokens: int) -> None:
-        row.request.ledger.charge(row.branch, row.request.job.purpose, tokens=tokens)
+        request = row.request
+        probing = request.rechecking and row.branch == "unconditional"
+        request.ledger.charge(row.branch, "probe" if probing else request.job.purpose, tokens=tokens)
         self.counts.rows[row.branch] += 1
 
     def _candidates(self, pairs: list[list[_Row]]) -> dict[int, StepResult]:

@@ -17,7 +17,7 @@ class Schedulable(Protocol):
 
     @property
     def rows(self) -> int:
-        """Rows of its next step."""
+        """Rows of its next step; 0 while it waits for something else."""
         ...
 
     @property
@@ -65,13 +65,16 @@ class Scheduler(Generic[R]):
 
     `max_rows` is the row budget of a step (at least 2, so that one guided step fits). `max_queued_rows` bounds the
     estimated rows of each class that are admitted and not finished; a request of any size enters an empty class.
-    `background_rows` is what background work gets at least once in every `patience` + 1 steps.
+    `background_rows` is what background work gets at least once in every `patience` + 1 steps. `background_beside` is
+    the most that it gets of a step which also serves interactive requests (None: whatever they leave); where rows take
+    time of their own, as on a CPU, it bounds how much background work slows them down.
     """
 
     max_rows: int = 64
     max_queued_rows: int = 65_536
     patience: int = 8
     background_rows: int = 2
+    background_beside: int | None = None
     rows_per_second: float = 100.0
     """Running estimate of throughput, for `retry_after`."""
     interactive: Lane[R] = field(default_factory=Lane)
@@ -80,6 +83,8 @@ class Scheduler(Generic[R]):
     def __post_init__(self) -> None:
         if self.max_rows < 2 or self.patience < 1 or not 2 <= self.background_rows <= self.max_rows:
             raise ValueError("max_rows must be at least 2, patience at least 1, background_rows from 2 to max_rows")
+        if self.background_beside is not None and self.background_beside < 2:
+            raise ValueError("background_beside must be at least 2, so that one guided step fits")
 
     def _lane(self, request: R) -> Lane[R]:
         return self.background if request.background else self.interactive
@@ -106,6 +111,10 @@ class Scheduler(Generic[R]):
         if not self.interactive.remove(request):
             self.background.remove(request)
 
+    def observe_speed(self, rows: int, seconds: float) -> None:
+        """Take a step that ran into the estimate of throughput."""
+        self.rows_per_second = 0.9 * self.rows_per_second + 0.1 * rows / max(seconds, 1e-6)
+
     def plan(self) -> list[R]:
         """The requests of the next step: at most `max_rows` rows, none twice."""
         reserve = (
@@ -115,6 +124,8 @@ class Scheduler(Generic[R]):
         background_first = set(chosen)
         room = self.max_rows - sum(request.rows for request in chosen)
         for lane in (self.interactive, self.background):
+            if lane is self.background and self.interactive.estimates and self.background_beside is not None:
+                room = min(room, max(0, self.background_beside - sum(request.rows for request in background_first)))
             picked = list(self._fill((r for r in lane.estimates if r not in background_first), room))
             room -= sum(request.rows for request in picked)
             chosen += picked
@@ -129,9 +140,14 @@ class Scheduler(Generic[R]):
         for request in requests:
             if room <= 0:
                 return
-            if request.rows <= room:
+            if 0 < request.rows <= room:
                 room -= request.rows
                 yield request
+
+    @property
+    def runnable(self) -> bool:
+        """Whether some request has a step to run (others wait for a verdict)."""
+        return any(request.rows for lane in (self.interactive, self.background) for request in lane.estimates)
 
     @property
     def idle(self) -> bool:

@@ -65,6 +65,10 @@ class StepStats:
     total_variation_left: float | None = None
     """Largest total variation over the positions still masked after the step; None in base steps and when none is left.
     """
+    word_open: bool = False
+    """Whether a guided step leaves a word half-written, as far as the model tells which tokens continue one."""
+    variation: tuple[float, ...] = ()
+    """Total variation between guided and conditional distribution at each committed position; empty in base steps."""
     boost_max: float | None = None
     argmax_positions: tuple[int, ...] = ()
     argmax_tokens: tuple[int, ...] = ()
@@ -81,6 +85,20 @@ class StepStats:
         return out
 
 
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """Where a run went on from another canvas than its last step's: a repair round, or a further attempt."""
+
+    index: int
+    """Steps recorded before it."""
+    canvas: tuple[int, ...]
+    """Token ids [L], MASK where undecided."""
+    reopened: tuple[int, ...]
+    """Committed positions that were set back to MASK."""
+    attempt: int
+    round: int
+
+
 @dataclass(slots=True)
 class Trace:
     """The steps of one request and the state it started from."""
@@ -90,17 +108,16 @@ class Trace:
     end_id: int
     start_step: int = 0
     steps: list[StepStats] = field(default_factory=list)
-    reopened: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
-    """(index into `steps` before which, positions) of every reopening."""
+    resumed: list[Resumption] = field(default_factory=list)
 
     def prefix(self, steps: int, mask_id: int) -> NDArray[np.int64]:
         """Canvas [L] after the first `steps` recorded steps, rebuilt without the model."""
         if not 0 <= steps <= len(self.steps):
             raise ValueError(f"a prefix of {steps} steps was asked of a trace of {len(self.steps)}")
         canvas = np.array(self.start, dtype=np.int64)
-        reopened = dict(self.reopened)
+        resumed = {resumption.index: resumption.canvas for resumption in self.resumed}
         for index, stats in enumerate(self.steps[:steps]):
-            canvas[list(reopened.get(index, ()))] = mask_id
+            canvas[:] = resumed.get(index, canvas)
             canvas[list(stats.positions)] = stats.tokens
             canvas[list(stats.filled)] = self.end_id
         return canvas

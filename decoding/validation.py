@@ -7,7 +7,7 @@ import math
 from decoding.job import Job
 from decoding.models.protocol import ModelSpec
 from decoding.order import CONFIDENCE_KINDS
-from decoding.policy import PolicyError
+from decoding.policy_checks import PolicyError
 from decoding.schedule import check_blocks
 
 MAX_STEPS = 4096
@@ -44,6 +44,20 @@ def check_job(job: Job, spec: ModelSpec, *, invariant: bool = False) -> None:
         _check_reuse(job, spec, invariant=invariant)
     _check_sampling(job)
     _check_start(job, spec)
+    if job.judged:
+        _check_judged(job)
+
+
+def _check_judged(job: Job) -> None:
+    if job.predicate is None:
+        raise JobError(
+            "policy.preset" if job.attempts else "policy.repair", "needs a constraint: it goes on until one holds"
+        )
+    for attempt in job.attempts:
+        attempt.policy.check_canvas(job.gen_length)
+    budget, first = job.policy.budget_rows, job.attempt(0).first_pass_rows
+    if budget is not None and budget < first:
+        raise JobError("policy.budget_rows", f"must be at least {first}, what the first pass may take")
 
 
 def _check_reuse(job: Job, spec: ModelSpec, *, invariant: bool) -> None:
@@ -73,6 +87,8 @@ def _check_sampling(job: Job) -> None:
 
 
 def _check_start(job: Job, spec: ModelSpec) -> None:
+    if job.fill_step is not None and not job.start_step <= job.fill_step < job.steps:
+        raise JobError("fill_step", f"must be from start_step ({job.start_step}) to steps - 1 ({job.steps - 1})")
     if job.start is None:
         if job.start_step or job.start_place is not None:
             raise JobError("start_step", "needs a start canvas")

@@ -7,6 +7,7 @@ Sentence starts and the pronoun I need no marker.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from tokenizers import Tokenizer
 
@@ -23,6 +24,8 @@ _QUOTED = re.compile(r'" ([^"]*?) "')
 _SENTENCE_START = re.compile(r"(^|[.!?]\"? )(\"?[a-z])")
 _PRONOUN = re.compile(r"\bi(?=$|[ ,.!?;:]|'[a-z])")
 _CASED_WORD = re.compile(r"[A-Za-z0-9]*[A-Z][A-Za-z0-9]*(?:['-][A-Za-z0-9]+)*")
+_LOOKAHEAD = 4
+"""Words from the end that may still change: three that a rule looks ahead, and the last, which may be unfinished."""
 _OPENS_SENTENCE = re.compile(r"(?:^|[.!?]\"?\s)\s*\"?$")
 
 
@@ -43,6 +46,28 @@ def readable(text: str) -> str:
     text = _JOIN_RIGHT.sub(r"\1", _JOIN_LEFT.sub(r"\1", text))
     text = _PRONOUN.sub("I", text)
     return _SENTENCE_START.sub(lambda m: m[1] + m[2].upper(), text).strip()
+
+
+def settled_text(raw: str) -> str:
+    """The beginning of `readable(raw)` that stays as it is whatever follows.
+
+    Every rule looks at most three words ahead, but for a quotation mark that may yet be closed: it waits for the next.
+    """
+    raw = _DANGLING.sub("", raw)  # first, as `readable` does: it decides which quotation marks make a pair
+    spaces = [match.start() for match in re.finditer(" ", raw)]
+    cut = min(spaces[-_LOOKAHEAD] if len(spaces) >= _LOOKAHEAD else 0, _open_quote(raw))
+    settled, now = readable(raw[:cut]), readable(raw)
+    agreed = next(
+        (i for i, (a, b) in enumerate(zip(settled, now, strict=False)) if a != b), min(len(settled), len(now))
+    )
+    return settled[:agreed]
+
+
+def _open_quote(raw: str) -> int:
+    """Where the last quotation mark is that no other has closed; the text's length where there is none."""
+    last = raw.rfind('"')
+    closed = any(match.end() == last + 1 for match in _QUOTED.finditer(raw))
+    return len(raw) if last < 0 or closed else last
 
 
 def _apply_marker(match: re.Match[str]) -> str:
@@ -72,6 +97,10 @@ class MiniCodec:
         """The prompt as it is, in lower case."""
         return self._plain(prompt)
 
+    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> list[int]:
+        """The contents of all turns as one text: this model knows no roles."""
+        return self._plain("\n".join(content for _, content in messages))
+
     def encode(self, text: str) -> list[int]:
         """Ids of canvas text, with a marker in front of every word whose capitals `decode` would not restore."""
         ids: list[int] = []
@@ -88,6 +117,9 @@ class MiniCodec:
 
     def decode(self, ids: list[int]) -> str:
         return readable(self._tokenizer.decode(ids, skip_special_tokens=False))
+
+    def settled(self, ids: list[int]) -> str:
+        return settled_text(self._tokenizer.decode(ids, skip_special_tokens=False))
 
     def pieces(self, ids: list[int]) -> list[str]:
         return [self._tokenizer.id_to_token(i) or "[UNK]" for i in ids]

@@ -127,7 +127,13 @@ class Pool:
         Names in an instruction are mostly new to the model: what it has to learn is to copy them, piece by piece.
         """
         places = [i for i, token in enumerate(record.ids) if self.pieces[token] in record.content]
-        chosen = dict(zip(rng.sample(places, min(count, len(places))), rng.sample(self.rare, count), strict=False))
+        chosen = dict(
+            zip(
+                rng.sample(places, min(count, len(places))),
+                rng.sample(self.rare, min(count, len(self.rare))),
+                strict=False,
+            )
+        )
         ids: list[int] = []
         for index, token in enumerate(record.ids):
             ids.extend(chosen[index][1] if index in chosen else (token,))

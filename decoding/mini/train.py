@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.multiprocessing.spawn import spawn
@@ -27,10 +27,11 @@ from tqdm import tqdm
 
 from decoding.compute import compute_mode
 from decoding.mini import corpus, data, topics, vocabulary
+from decoding.mini.export import AVERAGE, atomic_save, export, read_config
 from decoding.mini.initial import INITIAL, prepare
 from decoding.models.bert_mini import BertMini, BertMiniConfig
 
-STATE, AVERAGE = "state.pt", "average.safetensors"
+STATE = "state.pt"
 LOG_EVERY = 50
 
 
@@ -75,10 +76,16 @@ def loss_of(model: nn.Module, batch: data.Batch, device: str) -> Tensor:
     return loss
 
 
-def atomic_save(tensors: dict[str, Tensor], path: Path) -> None:
-    partial = path.with_suffix(".partial")
-    save_file({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}, partial)
-    partial.replace(path)
+def stream_of(settings: TrainSettings, config: BertMiniConfig, key: int) -> Iterator[data.Batch]:
+    """Endless training batches; `key` seeds them. Indexing the corpora takes some seconds."""
+    tokenizer = Tokenizer.from_file(str(settings.out / "tokenizer.json"))
+    unknown, mask, end = (vocabulary.token_id(tokenizer, t) for t in (vocabulary.UNK, vocabulary.MASK, vocabulary.EOT))
+    records = {
+        source: data.tokenise(sentences, tokenizer, unknown)
+        for source, sentences in corpus.load_corpora(settings.data).items()
+    }
+    sampler = data.ExampleSampler(records, tokenizer, end, key, topics=topics.load_topics(settings.data))
+    return data.batches(sampler, settings.batch_size, config.prompt_offset, mask, key)
 
 
 class Trainer:
@@ -91,7 +98,8 @@ class Trainer:
         self.optimizer = self._optimizer()
         self.step, self.spent, self.sequences = 0, 0.0, 0
         self._restore()
-        self.stream = self._stream(config)
+        key = (settings.seed * 1_000_003 + self.step) * 64 + rank
+        self.stream = stream_of(settings, config, key)
         self.network: nn.Module = self.model
         if settings.processes > 1:
             self.network = DistributedDataParallel(self.model)
@@ -116,20 +124,6 @@ class Trainer:
         else:
             self.model.load_state_dict(load_file(self.settings.out / INITIAL))
             self.average = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
-
-    def _stream(self, config: BertMiniConfig) -> Iterator[data.Batch]:
-        settings = self.settings
-        tokenizer = Tokenizer.from_file(str(settings.out / "tokenizer.json"))
-        unknown, mask, end = (
-            vocabulary.token_id(tokenizer, t) for t in (vocabulary.UNK, vocabulary.MASK, vocabulary.EOT)
-        )
-        records = {
-            source: data.tokenise(sentences, tokenizer, unknown)
-            for source, sentences in corpus.load_corpora(settings.data).items()
-        }
-        key = (settings.seed * 1_000_003 + self.step) * 64 + self.rank
-        sampler = data.ExampleSampler(records, tokenizer, end, key, topics=topics.load_topics(settings.data))
-        return data.batches(sampler, settings.batch_size, config.prompt_offset, mask, key)
 
     def run(self) -> None:
         """Train to the end of the time budget."""
@@ -226,27 +220,10 @@ def train(settings: TrainSettings) -> None:
         worker(0, settings, 0)
     else:
         spawn(worker, args=(settings, _free_port()), nprocs=settings.processes)  # type: ignore[no-untyped-call]
-    export(settings.out, settings.out)
+    export(settings.out, settings.out, stream_of(settings, read_config(settings.out), settings.seed))
 
 
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def export(run: Path, folder: Path) -> None:
-    """Write the averaged weights of `run` as a checkpoint: fp16 model.safetensors, config.json, tokenizer.json."""
-    folder.mkdir(parents=True, exist_ok=True)
-    atomic_save(
-        {name: tensor.half() for name, tensor in load_file(run / AVERAGE).items()}, folder / "model.safetensors"
-    )
-    config = {"architecture": "bert_mini", **read_config(run).to_dict()}
-    tokenizer = (run / "tokenizer.json").read_bytes()
-    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-    (folder / "tokenizer.json").write_bytes(tokenizer)
-
-
-def read_config(folder: Path) -> BertMiniConfig:
-    values = json.loads((folder / "config.json").read_text())
-    return BertMiniConfig(**{name: value for name, value in values.items() if name != "architecture"})

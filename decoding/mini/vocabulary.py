@@ -14,6 +14,8 @@ PAD, UNK, MASK, EOT = "[PAD]", "[UNK]", "[MASK]", "[EOT]"
 CAP, UPPER = "[CAP]", "[UPPER]"
 MARKERS = (CAP, UPPER, *(f"[unused{i}]" for i in range(10)))
 SPECIAL = (PAD, UNK, MASK, EOT, *MARKERS)
+WRITTEN = (EOT, CAP, UPPER)
+"""Special tokens that a text may hold; the others are never emitted."""
 _CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 _SOURCE_NAME = {EOT: "[SEP]"}

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor
 
-from decoding.models.chat_codec import ChatCodec, tokenizer_files
+from decoding.models.chat_codec import ChatCodec, load_tokenizer, tokenizer_files
 from decoding.models.checkpoint import CheckpointError, fingerprint
 from decoding.models.key_values import Attended, KeyValueReuse, Window
 from decoding.models.protocol import ModelSpec, ReuseRow, TextCodec
@@ -118,9 +119,15 @@ def chat_model_spec(
         max_canvas=max_canvas,
         default_canvas=min(128, max_canvas),
         default_block_length=min(32, max_canvas),
+        continuation_ids=continuation_ids(load_tokenizer(folder)),
         reuses_key_values=True,
         keep_prompt_ids=keep_prompt_ids,
     )
+
+
+def continuation_ids(tokenizer: Tokenizer) -> frozenset[int]:
+    """Ids of a byte-level vocabulary that begin with a Latin letter: no space before them, so they continue a word."""
+    return frozenset(i for token, i in tokenizer.get_vocab().items() if token[0].isascii() and token[0].isalpha())
 
 
 def checkpoint_hash(folder: Path, shards: Shards) -> str:

@@ -19,10 +19,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from decoding.mini.codec import MiniCodec
-from decoding.mini.vocabulary import EOT, MASK, SPECIAL, token_id
+from decoding.mini.vocabulary import EOT, MASK, SPECIAL, WRITTEN, token_id
 from decoding.models.checkpoint import CheckpointError, check_tensors, fingerprint
 from decoding.models.key_values import Attended, KeyValueReuse, Window
 from decoding.models.protocol import ModelSpec, ReuseRow, TextCodec
+
+SCALES = "int8.safetensors"
+"""Input scales of a checkpoint's 8-bit form (`decoding.models.bert_mini_int8`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +123,14 @@ class BertMini(nn.Module):
         return layer
 
     def project(self, features: Tensor) -> Tensor:
-        """features [M, 2D] -> logits [M, V]; the output projection is the word embedding, transposed."""
+        """features [M, 2D] -> logits [M, V]."""
         x, mixed = features.chunk(2, -1)
         hidden = self._last.finish(x, mixed, self.dropout)
-        transformed = self.head_norm(F.gelu(self.head_transform(hidden)))
-        return F.linear(transformed, self.word_embeddings.weight, self.head_bias)
+        return self.logits(self.head_norm(F.gelu(self.head_transform(hidden))))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """hidden [M, D] -> logits [M, V]; the output projection is the word embedding, transposed."""
+        return F.linear(hidden, self.word_embeddings.weight, self.head_bias)
 
     def forward(self, ids: Tensor, positions: Tensor, segments: Tensor, valid: Tensor | None, keep: Tensor) -> Tensor:
         """Logits [M, V] at the flat positions `keep` [M] of the batch."""
@@ -144,6 +150,7 @@ class MiniModel:
     def __init__(self, network: BertMini, tokenizer: Tokenizer, spec: ModelSpec, device: torch.device) -> None:
         self.network = network.eval().requires_grad_(False)
         self.spec = spec
+        self.tokenizer = tokenizer
         self.codec: TextCodec = MiniCodec(tokenizer)
         self.device = device
 
@@ -187,18 +194,22 @@ def load_mini(path: Path, *, device: torch.device, dtype: torch.dtype) -> MiniMo
         tensors, {name: tuple(t.shape) for name, t in network.state_dict().items()}, path / "model.safetensors"
     )
     network.load_state_dict(tensors, assign=True)
-    special = [token_id(tokenizer, token) for token in SPECIAL if token != EOT]
+    identity = ("config.json", "tokenizer.json", "model.safetensors")
+    scales = (SCALES,) if (path / SCALES).is_file() else ()
+    never = [token_id(tokenizer, token) for token in SPECIAL if token not in WRITTEN]
     spec = ModelSpec(
         name="mini",
-        hash=fingerprint(path, ("config.json", "tokenizer.json", "model.safetensors")),
+        hash=fingerprint(path, (*identity, *scales)),
         architecture="bert_mini",
         vocab_size=config.vocab_size,
         mask_id=token_id(tokenizer, MASK),
         end_ids=(token_id(tokenizer, EOT),),
-        suppressed_ids=tuple(special),
+        suppressed_ids=tuple(never),
         max_prompt=config.max_positions - config.prompt_offset,
         max_canvas=config.prompt_offset,
         default_canvas=16,
+        continuation_ids=frozenset(i for token, i in tokenizer.get_vocab().items() if token.startswith("##")),
         reuses_key_values=True,
+        precision=str(dtype).removeprefix("torch."),
     )
     return MiniModel(network, tokenizer, spec, device)

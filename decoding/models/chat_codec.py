@@ -68,6 +68,10 @@ class ChatCodec:
     def decode(self, ids: list[int]) -> str:
         return str(self._tokenizer.decode(ids, skip_special_tokens=False))
 
+    def settled(self, ids: list[int]) -> str:
+        """All but the replacement characters at the end, which may be the first bytes of a character."""
+        return self.decode(ids).rstrip("\ufffd")
+
     def pieces(self, ids: list[int]) -> list[str]:
         return [str(self._tokenizer.decode([i], skip_special_tokens=False)) for i in ids]
 

@@ -42,6 +42,10 @@ class ModelSpec:
     default_block_length: int | None = None
     keep_prompt_ids: tuple[int, ...] = ()
     """Prompt ids that the unconditional branch keeps (none: the whole prompt becomes MASK)."""
+    continuation_ids: frozenset[int] = frozenset()
+    """Ids that continue the word to their left (empty: not known)."""
+    precision: str = "float32"
+    """Arithmetic of the weights: a dtype, or the name of a quantization. Not part of the hash."""
     reuses_key_values: bool = False
     """Whether the model is a `ReusableModel`."""
 
@@ -78,12 +82,23 @@ class TextCodec(Protocol):
         """Ids of the templated prompt. Raises `ValueError` where the text cannot be encoded."""
         ...
 
+    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> list[int]:
+        """Ids of a conversation of (role, content), ready for the answer; a model without roles joins the contents.
+
+        Raises `ValueError` as `encode_prompt` does.
+        """
+        ...
+
     def encode(self, text: str) -> list[int]:
         """Ids of plain canvas text, without template or end-of-text."""
         ...
 
     def decode(self, ids: list[int]) -> str:
         """Text of canvas ids (already cut at end-of-text)."""
+        ...
+
+    def settled(self, ids: list[int]) -> str:
+        """The beginning of `decode(ids)` that `decode(ids + more)` begins with too, whatever comes."""
         ...
 
     def pieces(self, ids: list[int]) -> list[str]:

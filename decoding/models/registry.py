@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import torch
 
-from decoding.models import dream, hub, llada
-from decoding.models.bert_mini import load_mini
+from decoding.models import bert_mini_int8, dream, hub, llada
+from decoding.models.bert_mini import SCALES, load_mini
 from decoding.models.checkpoint import CheckpointError
 from decoding.models.protocol import DenoisingModel
 from decoding.models.quantization import check_quantization
@@ -62,27 +62,42 @@ def parse_devices(text: str) -> list[torch.device]:
 
 
 def load_model(
-    name_or_path: str = "mini", *, device: str = "cpu", dtype: str = "float32", quantization: str = "none"
+    name_or_path: str = "mini", *, device: str = "cpu", dtype: str = "float32", quantization: str = "default"
 ) -> DenoisingModel:
     """Load `mini`, a checkpoint folder (no network), or a hub id `owner/name[@revision]`, which is downloaded once.
 
+    `quantization` "default" is 8 bits for mini in float32 on a CPU that has the instructions, and none otherwise.
     Raises `CheckpointError` with what to do.
     """
     if dtype not in DTYPES:
         raise CheckpointError(f"dtype {dtype!r} is unknown; use one of {', '.join(DTYPES)}")
-    quantized, devices = check_quantization(quantization), parse_devices(device)
+    devices = parse_devices(device)
     path = shipped_model() if name_or_path == "mini" else hub.local_folder(name_or_path)
     config = read_config(path)
     architecture = str(config.get("architecture") or config.get("model_type") or "")
     try:
         if architecture == "bert_mini":
-            if quantized != "none" or len(devices) > 1:
-                raise CheckpointError("mini runs on one device and is not quantized; leave --quantization out")
-            return load_mini(path, device=devices[0], dtype=DTYPES[dtype])
+            return _load_mini(path, devices, dtype, quantization)
         if architecture not in LOADERS:
             where = path / "config.json"
             raise CheckpointError(f"{where}: architecture {architecture!r} is not supported; supported: {SUPPORTED}")
+        quantized = check_quantization("none" if quantization == "default" else quantization)
         name = name_or_path if hub.is_hub_id(name_or_path) else path.resolve().name
         return LOADERS[architecture](path, name=name, devices=devices, dtype=DTYPES[dtype], quantization=quantized)
     except FileNotFoundError as error:
         raise CheckpointError(f"{error.filename} does not exist; the checkpoint folder is incomplete") from None
+
+
+def _load_mini(path: Path, devices: Sequence[torch.device], dtype: str, quantization: str) -> DenoisingModel:
+    if len(devices) > 1:
+        raise CheckpointError("mini runs on one device")
+    if quantization not in ("default", "none", "int8"):
+        raise CheckpointError(f"quantization {quantization!r} is not known to mini; use int8 or none")
+    fitting = devices[0].type == "cpu" and dtype == "float32"
+    if quantization == "int8" and not fitting:
+        raise CheckpointError("mini is quantized from float32 on the CPU only; leave --device and --dtype out")
+    model = load_mini(path, device=devices[0], dtype=DTYPES[dtype])
+    wanted = quantization == "int8" or (
+        quantization == "default" and fitting and bert_mini_int8.supported() and (path / SCALES).is_file()
+    )
+    return bert_mini_int8.in_int8(model, path) if wanted else model

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from decoding.policy import GATE_FIELDS, PRESETS, Gate, PolicyError, resolve_policy
+from decoding.policy import GATE_FIELDS, PRESETS, Gate, resolve_policy
+from decoding.policy_checks import PolicyError
 
 
 def test_presets() -> None:

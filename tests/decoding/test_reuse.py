@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,8 @@ from decoding.handle import Outcome
 from decoding.job import Job, regime_of
 from decoding.models.bert_mini import MiniModel
 from decoding.models.protocol import Kept, ReuseMode, ReuseRow
-from decoding.policy import DecodingPolicy, Gate, PolicyError, resolve_policy
+from decoding.policy import DecodingPolicy, Gate, resolve_policy
+from decoding.policy_checks import PolicyError
 from decoding.rollouts import continuations
 from decoding.runner import Runner
 from decoding.validation import JobError
@@ -142,6 +144,27 @@ def test_what_was_kept_ends_with_the_request(model: MiniModel) -> None:
     assert handle.result().approximate
     assert handle.state.kept is not None
     assert handle.state.kept.layers is None
+
+
+def test_what_was_kept_ends_with_a_cancellation(model: MiniModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two steps, and in the middle of one, which its neighbour does not notice."""
+    engine = Engine(model)
+    idle, busy, neighbour = (engine.submit(reusing(job(model, preset="base", length=12), "prefix")) for _ in range(3))
+    engine.step()
+    assert idle.state.kept is not None
+    idle.cancel()
+    assert idle.state.kept is None
+    encode = model.encode_reusing
+
+    def cancelling(rows: Sequence[ReuseRow]) -> list[torch.Tensor]:
+        busy.cancel()
+        return encode(rows)
+
+    monkeypatch.setattr(model, "encode_reusing", cancelling)
+    while engine.step():
+        pass
+    assert busy.state.kept is None
+    assert neighbour.result().tokens == run(model, neighbour.job)[0].tokens
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,25 @@ def test_interactive_goes_before_background_and_first_come_first_served(work: li
     assert first is expected
 
 
+@settings(deadline=None)
+@given(st.lists(works, min_size=1, max_size=30), st.integers(4, 16), st.integers(2, 8))
+def test_background_work_beside_interactive_work_is_bounded(work: list[Work], max_rows: int, beside: int) -> None:
+    scheduler: Scheduler[Work] = Scheduler(max_rows=max_rows, background_beside=beside)
+    for w in work:
+        scheduler.add(w)
+    while not scheduler.idle:
+        interactive = bool(scheduler.interactive.estimates)
+        plan = scheduler.plan()
+        rows = sum(w.rows for w in plan if w.background)
+        if interactive:
+            assert rows <= beside
+        else:  # alone, it gets the whole step
+            room = max_rows - rows
+            assert all(w.rows > room for w in scheduler.background.estimates if w not in plan)
+        assert plan
+        serve(scheduler, plan)
+
+
 def test_a_handoff_frees_a_row_in_the_very_next_step() -> None:
     scheduler: Scheduler[Work] = Scheduler(max_rows=4)
     first, second, third = Work(1, 5), Work(9, 1), Work(9, 1)
@@ -147,7 +166,9 @@ def test_admission_by_estimated_rows() -> None:
     scheduler.check_admission([Work(1, 1)])
 
 
-@pytest.mark.parametrize("bad", [{"max_rows": 1}, {"patience": 0}, {"background_rows": 1}, {"background_rows": 65}])
+@pytest.mark.parametrize(
+    "bad", [{"max_rows": 1}, {"patience": 0}, {"background_rows": 1}, {"background_rows": 65}, {"background_beside": 1}]
+)
 def test_impossible_settings_are_refused(bad: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="must be"):
         Scheduler(**bad)

@@ -1,0 +1,173 @@
+"""The verified loop of one request: judge a finished canvas, then repair it, try otherwise, or stop.
+
+A text that satisfies the predicate ends it. Otherwise, while rounds and budget last, positions of the best text so far
+are reopened and decoded again under guidance; after the last round the next attempt decodes from the start. The best
+text by graded score is kept, the earliest among equals. Whoever drives it runs the jobs that it asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from decoding.constraints.base import Constraint
+from decoding.events import ReopenEvent
+from decoding.job import Job
+from decoding.ledger import Purpose
+from decoding.models.protocol import ModelSpec, TextCodec
+from decoding.repair.costs import round_rows
+from decoding.repair.passes import Pass, finished
+from decoding.repair.rounds import Anchor, anchor_of, reopened_job, rollout_jobs
+from decoding.repair.selectors import RANKINGS, Choice, Key, candidates_of, first
+from decoding.repair_policy import Repair
+from decoding.request import CanvasState
+from decoding.trace import Resumption, Trace
+
+SELECTION: Purpose = "rollout"
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """Decode `job`; followers are told `event`."""
+
+    job: Job
+    event: ReopenEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Run `jobs` beside each other, then give their states to `Pursuit.measured`."""
+
+    jobs: tuple[Job, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A repair round that has not begun to decode."""
+
+    found: Pass
+    repair: Repair
+    anchor: Anchor
+    candidates: tuple[int, ...]
+    number: int
+
+
+class Pursuit:
+    """One request's passes. Not thread-safe: one caller at a time."""
+
+    def __init__(self, job: Job, spec: ModelSpec, codec: TextCodec) -> None:
+        if job.predicate is None:
+            raise ValueError("a job with repair or attempts needs a predicate")
+        self.job = job
+        self.passes: list[Pass] = []
+        self._predicate: Constraint = job.predicate
+        self._codec = codec
+        self._mask_id, self._end_ids = spec.mask_id, spec.end_ids
+        self._attempt = self._round = 0
+        self._own = job.attempt(0)
+        self._reopened: tuple[int, ...] = ()
+        self._source: Pass | None = None
+        self._tried: dict[int, frozenset[int]] = {}
+        self._open: _Open | None = None
+
+    @property
+    def best(self) -> Pass:
+        """The best pass so far, the earliest among equals."""
+        return max(self.passes, key=lambda found: found.rank)
+
+    def first_of(self, found: Pass) -> Pass:
+        """The first pass of the attempt that `found` belongs to."""
+        return next(other for other in self.passes if other.attempt == found.attempt)
+
+    def trace(self) -> Trace:
+        """The steps of all passes in order."""
+        start = self.passes[0].state.trace
+        whole = Trace(start.start, start.end_id, start.start_step)
+        for found in self.passes:
+            if found is not self.passes[0]:
+                canvas = found.state.trace.start
+                whole.resumed.append(Resumption(len(whole.steps), canvas, found.reopened, found.attempt, found.round))
+            whole.steps += found.state.trace.steps
+        return whole
+
+    def judge(self, state: CanvasState) -> GoOn | Measure | None:
+        """Take in the finished canvas of the last job; what to do next, None where the request is done."""
+        self.passes.append(
+            finished(
+                state,
+                self._predicate,
+                self._codec,
+                attempt=self._attempt,
+                number=self._round,
+                reopened=self._reopened,
+                before=self._source,
+            )
+        )
+        if self.passes[-1].satisfied:
+            return None
+        return self._repair() or self._next_attempt()
+
+    def measured(self, states: Sequence[CanvasState]) -> GoOn:
+        """Choose by the rollouts that `Measure` asked for, in its order."""
+        opening = self._open
+        if opening is None:
+            raise RuntimeError("no rollouts were asked for")
+        count = opening.repair.rollout_count
+        keys: dict[int, Key] = {}
+        for index, position in enumerate(opening.candidates):
+            texts = [self._codec.decode(state.content()) for state in states[index * count : (index + 1) * count]]
+            verdicts = [self._predicate.evaluate(text) for text in texts]
+            keys[position] = -sum(verdict.satisfied for verdict in verdicts), -sum(v.score for v in verdicts)
+        return self._reopen(opening, keys)
+
+    def _spent(self) -> int:
+        return self.passes[-1].state.ledger.total
+
+    def _affords(self, rows: int) -> bool:
+        budget = self.job.policy.budget_rows
+        return budget is None or self._spent() + rows <= budget
+
+    def _repair(self) -> GoOn | Measure | None:
+        repair = self._own.policy.repair
+        if repair is None or self._round >= repair.max_rounds or not self._affords(round_rows(self._own, repair)):
+            return None
+        found = max((p for p in self.passes if p.attempt == self._attempt), key=lambda p: p.rank)
+        anchor = anchor_of(found, repair, self._mask_id)
+        room = repair.reopen if repair.selector == "constraint_aware" else 0
+        candidates = candidates_of(anchor.canvas, self._mask_id, self._end_ids, room)
+        opening = _Open(found, repair, anchor, candidates, self._round + 1)
+        if repair.selector == "restart":
+            return self._reopen(opening, {})
+        if repair.rollout_count and candidates:
+            self._open = opening
+            return Measure(tuple(rollout_jobs(self._own, repair, anchor, candidates, opening.number, self._mask_id)))
+        noise = replace(self.job.noise, purpose="select", rollout=self._attempt).with_round(opening.number)
+        ranking = RANKINGS[repair.selector if not repair.rollout_count else "random"]
+        return self._reopen(opening, ranking(Choice(found, candidates, self._predicate, self._codec, noise)))
+
+    def _reopen(self, opening: _Open, keys: dict[int, Key]) -> GoOn:
+        found, number, canvas = opening.found, opening.number, opening.anchor.canvas
+        tried = self._tried.get(id(found), frozenset())
+        positions = first(keys, opening.repair.reopen, tried)
+        self._tried[id(found)] = tried | set(positions)
+        job = reopened_job(self._own, opening.anchor, positions, number, self._mask_id)
+        if opening.repair.selector == "restart":
+            positions = tuple(range(len(canvas)))
+        self._round, self._reopened, self._open = number, positions, None
+        self._source = found
+        return self._go_on(job)
+
+    def _next_attempt(self) -> GoOn | None:
+        index = self._attempt + 1
+        if index >= self.job.attempt_count:
+            return None
+        job = self.job.attempt(index)
+        if not self._affords(job.first_pass_rows):
+            return None
+        self._attempt, self._round, self._own = index, 0, job
+        self._reopened, self._source = (), None
+        return self._go_on(job)
+
+    def _go_on(self, job: Job) -> GoOn:
+        canvas = job.start or (self._mask_id,) * job.gen_length
+        return GoOn(job, ReopenEvent(self._attempt, self._round, self._reopened, canvas, self.best.score))

@@ -1,0 +1,114 @@
+"""The jobs of a repair round: the anchored canvas, its guided continuation, the rollouts that choose positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from decoding.gating import NeverGate
+from decoding.job import Job
+from decoding.policy import DecodingPolicy, Gate, Preset, step_at
+from decoding.repair.passes import Pass
+from decoding.repair_policy import END, TRUNCATED_STEPS, Repair
+from decoding.schedule import Place, check_blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """The state of a pass from which a round goes on."""
+
+    canvas: tuple[int, ...]
+    step: int
+    place: Place | None
+
+
+def guided_policy(policy: DecodingPolicy) -> DecodingPolicy:
+    """How reopened positions are decoded: serially, guided to the end where the policy guides at all."""
+    preset: Preset = "full_cfg" if policy.guidance_scale > 0.0 else "base"
+    return DecodingPolicy(preset, guidance_scale=policy.guidance_scale, order=policy.order, gate=Gate("never"))
+
+
+def base_policy(policy: DecodingPolicy) -> DecodingPolicy:
+    """Serial decoding without guidance."""
+    order = "random" if policy.order == "random" else "confidence"
+    return DecodingPolicy("base", guidance_scale=0.0, order=order, gate=Gate("never"))
+
+
+def anchor_of(found: Pass, repair: Repair, mask_id: int) -> Anchor:
+    """Where a round begins in the run of `found`; a run that was over by then is anchored at its end."""
+    job, trace = found.state.job, found.state.trace
+    if repair.selector == "restart":
+        return Anchor((mask_id,) * job.gen_length, 0, None)
+    if repair.anchor == END:
+        return Anchor(found.tokens, job.steps, None)
+    step = step_at(float(repair.anchor), job.steps)
+    count = sum(stats.step < step for stats in trace.steps)
+    if count == len(trace.steps):
+        return Anchor(found.tokens, job.steps, None)
+    return Anchor(tuple(trace.prefix(count, mask_id).tolist()), trace.steps[count].step, trace.place(count))
+
+
+def reopened_job(job: Job, anchor: Anchor, positions: Iterable[int], number: int, mask_id: int) -> Job:
+    """The guided continuation of `anchor` with `positions` set back to MASK, as repair round `number`.
+
+    The quota is the canvas's own: every mask left over the steps left, so that each reopened position is committed
+    again. Where the canvas is one block, no step is spent on nothing.
+    """
+    canvas = np.array(anchor.canvas)
+    canvas[list(positions)] = mask_id
+    masks = int((canvas == mask_id).sum())
+    step, place = start_of(job, anchor, masks)
+    return replace(
+        job,
+        policy=guided_policy(job.policy),
+        gate=NeverGate(),
+        handed_off=False,
+        noise=job.noise.with_round(number),
+        purpose="repair",
+        start=tuple(canvas.tolist()),
+        start_step=step,
+        start_place=place,
+    )
+
+
+def start_of(job: Job, anchor: Anchor, masks: int) -> tuple[int, Place | None]:
+    """The step from which `masks` masked positions are decoded after `anchor`."""
+    blocks = check_blocks(job.gen_length, job.steps, job.block_length)
+    if blocks > 1 and anchor.step < job.steps:
+        return anchor.step, anchor.place
+    left = job.steps // blocks if anchor.step == job.steps else job.steps - anchor.step
+    return job.steps - min(masks, left), None
+
+
+def rollout_jobs(
+    job: Job, repair: Repair, anchor: Anchor, positions: Sequence[int], number: int, mask_id: int
+) -> list[Job]:
+    """Base continuations of `anchor` with each of `positions` reopened alone: `repair.rollout_count` for each in turn.
+
+    The counterfactual committor q0 of reopening a position is the success of its rollouts (paper Section 5.3); those of
+    the truncated one take 8 steps, then fill what is still masked with its argmax.
+    """
+    jobs = []
+    for position in positions:
+        canvas = tuple(mask_id if index == position else token for index, token in enumerate(anchor.canvas))
+        step, place = start_of(job, anchor, canvas.count(mask_id))
+        cut = step + TRUNCATED_STEPS if repair.selector == "truncated_committor" else job.steps
+        one = replace(
+            job,
+            fill_step=cut if cut < job.steps else None,
+            policy=base_policy(job.policy),
+            gate=NeverGate(),
+            purpose="rollout",
+            record="commits",
+            start=canvas,
+            start_step=step,
+            start_place=place,
+        )
+        arm = f"{job.noise.arm}reopen@{position}"
+        jobs += [
+            replace(one, noise=replace(job.noise, purpose="rollout", arm=arm, rollout=index, round=number))
+            for index in range(repair.rollout_count)
+        ]
+    return jobs

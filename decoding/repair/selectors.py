@@ -1,0 +1,123 @@
+"""Which committed positions are reopened: rankings that need no row. Rollout-based ones are in `pursuit`.
+
+A ranking gives every candidate position a tuple of keys; smaller comes first, ties go to the smaller position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from decoding.constraints.base import Constraint
+from decoding.models.protocol import TextCodec
+from decoding.noise import NoiseKey
+from decoding.repair.passes import Pass
+
+Key = tuple[float, ...]
+TOLERANCE: Final = 1e-9
+"""Graded scores that differ by less are equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a selector knows: the best pass, the candidate positions, and how texts are judged."""
+
+    found: Pass
+    candidates: tuple[int, ...]
+    predicate: Constraint
+    codec: TextCodec
+    noise: NoiseKey
+    """Of the coming round."""
+
+
+def text_length(canvas: Sequence[int], end_ids: Sequence[int]) -> int:
+    """Positions before the first end-of-text."""
+    return next((index for index, token in enumerate(canvas) if token in end_ids), len(canvas))
+
+
+def candidates_of(canvas: Sequence[int], mask_id: int, end_ids: Sequence[int], room: int) -> tuple[int, ...]:
+    """Committed positions of the text, its first end-of-text, and `room` positions after that.
+
+    Positions behind the end of the text are padding: what is written there nobody reads.
+    """
+    last = text_length(canvas, end_ids) + 1 + room
+    return tuple(index for index, token in enumerate(canvas[:last]) if token != mask_id)
+
+
+def _confidence(found: Pass, position: int) -> float:
+    value = float(found.confidence[position])
+    return 1.0 if np.isnan(value) else value
+
+
+def commit_confidence(choice: Choice) -> dict[int, Key]:
+    """The least confident commits first."""
+    return {position: (_confidence(choice.found, position),) for position in choice.candidates}
+
+
+def guidance_disagreement(choice: Choice) -> dict[int, Key]:
+    """Commits first at which guided and conditional distributions lay furthest apart; then unguided ones, the least
+    confident first.
+    """
+    variation = np.nan_to_num(choice.found.variation, nan=0.0)
+    return {p: (-float(variation[p]), _confidence(choice.found, p)) for p in choice.candidates}
+
+
+def scores_without(choice: Choice) -> dict[int, float]:
+    """Graded score of the text without each candidate's token, less the score of the whole text."""
+    content = choice.found.state.content()
+    gains = dict.fromkeys(choice.candidates, 0.0)
+    for position in choice.candidates:
+        if position < len(content):
+            text = choice.codec.decode(content[:position] + content[position + 1 :])
+            gains[position] = choice.predicate.evaluate(text).score - choice.found.score
+    return gains
+
+
+def leave_one_out(choice: Choice) -> dict[int, Key]:
+    """Tokens first without which the text scores best; among equals the least confident."""
+    gains = scores_without(choice)
+    return {p: (-round(gains[p] / TOLERANCE), _confidence(choice.found, p)) for p in choice.candidates}
+
+
+def random(choice: Choice) -> dict[int, Key]:
+    """In random order."""
+    uniforms = choice.noise.uniforms(0, int(choice.found.confidence.size))
+    return {position: (float(uniforms[position]),) for position in choice.candidates}
+
+
+def constraint_aware(choice: Choice) -> dict[int, Key]:
+    """What the predicate itself says of each position.
+
+    A text that is too short lets its end move: the end-of-text and the padding behind it go first. Otherwise offenders
+    (the text scores better without them: a forbidden word, a comma, words too many) go first, the last of equals, so
+    that a text that is too long may end earlier; then positions that the score does not depend on, the least
+    confident; what carries a part of the constraint comes last.
+    """
+    content = len(choice.found.state.content())
+    if len(choice.found.text.split()) < choice.predicate.minimum_words():
+        return {p: (float(p < content), abs(p - content)) for p in choice.candidates}
+    keys: dict[int, Key] = {}
+    for position, gain in scores_without(choice).items():
+        if gain > TOLERANCE:
+            keys[position] = (0.0, -round(gain / TOLERANCE), -position)
+        else:
+            keys[position] = (2.0 if gain < -TOLERANCE else 1.0, _confidence(choice.found, position), 0.0)
+    return keys
+
+
+RANKINGS: Final[Mapping[str, Callable[[Choice], dict[int, Key]]]] = {
+    "constraint_aware": constraint_aware,
+    "commit_confidence": commit_confidence,
+    "guidance_disagreement": guidance_disagreement,
+    "leave_one_out": leave_one_out,
+    "random": random,
+}
+
+
+def first(keys: Mapping[int, Key], count: int, tried: frozenset[int]) -> tuple[int, ...]:
+    """The `count` best positions in ascending order; those `tried` in vain before rank behind all others."""
+    ranked = sorted(keys, key=lambda position: (position in tried, keys[position], position))
+    return tuple(sorted(ranked[:count]))

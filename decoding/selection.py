@@ -1,0 +1,100 @@
+"""Which of a request's candidates a step commits: the order's ranking, under the thresholds that the policy sets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from decoding.kernel import Candidates
+from decoding.order import Order, commit_count, ranked, reached_first
+
+Positions = NDArray[np.int64]
+STARTED = 4.0
+"""Added to the score of a position inside a started word; scores of guided orders lie in [-1, 1]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many positions a step may commit."""
+
+    scheduled: int
+    """What the schedule asks for, to end in time."""
+    quota: int
+    """That, or the phase's width where it is larger."""
+    confidence: float | None = None
+    """Adaptive tail: beyond the schedule only tokens of at least this probability."""
+    boost: float | None = None
+    """Guidance first: beyond the schedule only tokens that guidance raises by at least this much, each once."""
+
+
+def inside_words(
+    canvas: NDArray[np.int64], positions: Positions, tokens: Positions, mask_id: int, continuations: Collection[int]
+) -> NDArray[np.bool_]:
+    """Which candidates ([M] positions and tokens) stand in a word that `canvas` [L] has begun but not ended.
+
+    A candidate that continues a word does where its left neighbour is committed; any candidate does where its right
+    neighbour is committed and continues a word.
+    """
+    found = np.zeros(positions.size, dtype=bool)
+    for index, (position, token) in enumerate(zip(positions.tolist(), tokens.tolist(), strict=True)):
+        left = position > 0 and canvas[position - 1] != mask_id and token in continuations
+        right = position + 1 < canvas.size and int(canvas[position + 1]) in continuations
+        found[index] = left or right
+    return found
+
+
+def select(
+    found: Candidates,
+    positions: Positions,
+    eligible: Positions,
+    *,
+    order: Order,
+    uniforms: torch.Tensor,
+    limits: Limits,
+    canvas: NDArray[np.int64],
+    started: NDArray[np.bool_],
+    last_ids: tuple[int, ...] = (),
+) -> Positions:
+    """Indices into `positions` [M] that are committed, in order of position.
+
+    `eligible` are the indices that may be; `started` [M] are put first where the order is a guided one, so that words
+    end under the guidance that began them. Tokens in `last_ids` rank below all others.
+    """
+    scores = order.score(found, uniforms).double()
+    if order.guided_only and started.any():
+        scores = scores + STARTED * torch.from_numpy(started)
+    if last_ids:
+        scores = scores.masked_fill(torch.isin(found.token, torch.tensor(last_ids)), float("-inf"))
+    within = ranked(scores[eligible], torch.from_numpy(positions[eligible])).numpy()
+    sequence: Positions = eligible[within]
+    least = max(1, limits.scheduled)
+    if limits.boost is not None:
+        return np.sort(_boosted(found, sequence, canvas, limits.boost, least, limits.quota))
+    if limits.confidence is not None:
+        sequence = sequence[reached_first(found.probability[sequence], limits.confidence).numpy()]
+    count = commit_count(limits.quota, int(eligible.size), found.probability[sequence], limits.confidence, least)
+    return np.sort(sequence[:count])
+
+
+def _boosted(
+    found: Candidates, sequence: Positions, canvas: NDArray[np.int64], threshold: float, least: int, most: int
+) -> Positions:
+    """The first `least` of `sequence`, and the others that guidance raises by `threshold`, `most` in all.
+
+    All positions were drawn at once, and guidance may want the same word at several of them: beyond `least` a token is
+    committed once, and not where the canvas has it already.
+    """
+    chosen = sequence[:least].tolist()
+    written = set(canvas.tolist()) | set(found.token[chosen].tolist())
+    boosts, tokens = found.boost.tolist(), found.token.tolist()
+    for index in sequence[least:].tolist():
+        if len(chosen) >= most:
+            break
+        if boosts[index] >= threshold and tokens[index] not in written:
+            chosen.append(index)
+            written.add(tokens[index])
+    return np.array(chosen, dtype=np.int64)

@@ -1,0 +1,185 @@
+"""Guidance-first decoding: several boosted tokens a step, started words first, guidance that comes back."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoding.engine import Engine
+from decoding.gating import DrainedGate
+from decoding.handle import Outcome
+from decoding.kernel import Candidates
+from decoding.models.bert_mini import MiniModel
+from decoding.order import GUIDANCE_BOOST, PROBABILITY
+from decoding.policy import Gate, PolicyError, resolve_policy
+from decoding.runner import Runner
+from decoding.selection import Limits, inside_words, select
+from tests.decoding.tiny import job
+
+MASK = 99
+FIRST = {"order": "guidance_boost", "boost_threshold": 0.05, "guided_width": 4}
+
+
+def candidates(tokens: list[int], boost: list[float]) -> Candidates:
+    values = torch.tensor(boost)
+    zeros = torch.zeros_like(values)
+    ids = torch.tensor(tokens)
+    return Candidates(ids, values.abs(), zeros, zeros, ids, values, zeros, zeros)
+
+
+@given(st.data())
+def test_boosted_tokens_are_committed_once_each_between_schedule_and_width(data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, 12))
+    tokens = data.draw(st.lists(st.integers(0, 5), min_size=size, max_size=size))
+    boost = data.draw(st.lists(st.sampled_from([-0.5, 0.0, 0.3, 0.6, 0.9]), min_size=size, max_size=size))
+    scheduled, width = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 8))
+    canvas = np.array([MASK] * size + data.draw(st.lists(st.integers(0, 5), max_size=3)))
+    every = np.arange(size)
+    limits = Limits(scheduled, max(scheduled, width), boost=0.5)
+    chosen = select(
+        candidates(tokens, boost),
+        every,
+        every,
+        order=GUIDANCE_BOOST,
+        uniforms=torch.zeros(size),
+        limits=limits,
+        canvas=canvas,
+        started=np.zeros(size, dtype=bool),
+    )
+    best = sorted(every.tolist(), key=lambda i: (-boost[i], i))
+    least = best[:scheduled]
+    extra = [i for i in chosen.tolist() if i not in least]
+    assert set(least) <= set(chosen.tolist())
+    assert len(chosen) <= limits.quota
+    assert list(chosen) == sorted(chosen)
+    assert all(boost[i] >= 0.5 and tokens[i] not in canvas[canvas != MASK] for i in extra)
+    assert len({tokens[i] for i in extra} | {tokens[i] for i in least}) == len(extra) + len({tokens[i] for i in least})
+    left_out = [i for i in best[scheduled:] if boost[i] >= 0.5 and i not in extra]
+    seen = {tokens[i] for i in chosen.tolist()} | set(canvas.tolist())
+    assert len(chosen) == limits.quota or all(tokens[i] in seen for i in left_out)
+
+
+def test_a_started_word_goes_before_a_larger_boost_but_only_in_guided_orders() -> None:
+    found, positions = candidates([7, 8, 9], [0.9, 0.1, 0.5]), np.arange(3)
+    started = np.array([False, True, False])
+    picked = [
+        select(
+            found,
+            positions,
+            positions,
+            order=order,
+            uniforms=torch.zeros(3),
+            limits=Limits(1, 1),
+            canvas=np.full(3, MASK),
+            started=started,
+        ).tolist()
+        for order in (GUIDANCE_BOOST, PROBABILITY)
+    ]
+    assert picked == [[1], [0]]
+
+
+def test_inside_words() -> None:
+    """7 continues a word. In 1 _ _ 7 _: 1 and 4 only with a continuation, 2 with anything."""
+    canvas = np.array([1, MASK, MASK, 7, MASK])
+    positions = np.array([1, 2, 4])
+    assert inside_words(canvas, positions, np.array([7, 3, 7]), MASK, {7}).tolist() == [True, True, True]
+    assert inside_words(canvas, positions, np.array([3, 3, 3]), MASK, {7}).tolist() == [False, True, False]
+    assert not inside_words(canvas, positions, np.array([7, 3, 7]), MASK, frozenset()).any()
+
+
+def spelling(model: MiniModel, continuations: frozenset[int]) -> MiniModel:
+    """The model, which now says which of its tokens continue a word."""
+    other = copy.copy(model)
+    other.spec = replace(model.spec, continuation_ids=continuations)
+    return other
+
+
+def decode(model: MiniModel, gate: Gate, **policy: object) -> Outcome:
+    request = job(
+        model,
+        preset="handoff",
+        gate=DrainedGate(gate.threshold or 0.5),
+        length=24,
+        policy={"gate": gate, **policy},
+        record="stats",
+    )
+    with Engine(model, runner=Runner(model, invariant=True)) as engine:
+        outcome = engine.submit(request).result(60)
+        assert outcome.ledger.total == engine.runner.counts.total
+    return outcome
+
+
+def test_drained_waits_for_half_written_words(model: MiniModel) -> None:
+    """With every token a continuation, any committed neighbour opens a word: no handoff while a mask has one."""
+    every = frozenset(range(model.spec.vocab_size))
+    free = decode(model, Gate("drained", threshold=0.9))
+    bound = decode(spelling(model, every), Gate("drained", threshold=0.9))
+    assert free.handoff_step is not None
+    assert bound.handoff_step is None
+    assert bound.trace.steps[0].word_open
+
+
+@pytest.mark.parametrize("tail", [1, 3])
+def test_guidance_comes_back_to_look_and_is_charged_as_a_probe(model: MiniModel, tail: int) -> None:
+    outcome = decode(model, Gate("drained", threshold=0.97, recheck=2), tail_width=tail)
+    phases = [stats.phase for stats in outcome.trace.steps]
+    looks = [i for i in range(2, len(phases)) if phases[i] == "guided" and phases[i - 2 : i] == ["base", "base"]]
+    assert looks
+    assert "base" in phases[looks[0] + 1 :] or looks[-1] == len(phases) - 1
+    assert outcome.ledger.of("unconditional", "probe") == len(looks)
+    assert outcome.ledger.of("unconditional") == phases.count("guided")
+    assert outcome.ledger.of("conditional", "generate") == len(phases)
+    base_runs = "".join(phase[0] for phase in phases).split("g")
+    assert max(map(len, base_runs)) <= 2
+
+
+def test_guidance_stays_where_a_look_finds_it_undrained(model: MiniModel) -> None:
+    """A gate that lets go once and then never again: after the first look every step is guided."""
+
+    class Once(DrainedGate):
+        def _one(self, view):  # type: ignore[no-untyped-def]
+            return replace(super()._one(view), handoff=view.step == 3)
+
+    gate = Gate("drained", threshold=0.5, recheck=2)
+    request = job(model, preset="handoff", gate=Once(0.5), length=12, policy={"gate": gate}, record="stats")
+    with Engine(model) as engine:
+        outcome = engine.submit(request).result(60)
+    assert [stats.phase[0] for stats in outcome.trace.steps] == list("gggbbggggggg")
+    assert outcome.ledger.of(purpose="probe") == 1
+
+
+def test_boosted_steps_are_fewer_and_the_ledger_counts_them(model: MiniModel) -> None:
+    serial = decode(model, Gate("drained", threshold=0.2), order="guidance_boost")
+    pieces = model.codec.pieces(list(range(model.spec.vocab_size)))
+    continuing = frozenset(i for i, piece in enumerate(pieces) if piece.startswith("##"))
+    wide = decode(spelling(model, continuing), Gate("drained", threshold=0.2), **FIRST)
+    assert wide.ledger.total < serial.ledger.total
+    assert max(len(stats.positions) for stats in wide.trace.steps if stats.phase == "guided") in (2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [
+        ({"boost_threshold": 0.5}, "boost_threshold"),
+        ({"boost_threshold": 0.5, "guided_width": 4}, "boost_threshold"),
+        ({"boost_threshold": 1.5, "guided_width": 4, "order": "guidance_boost"}, "boost_threshold"),
+    ],
+)
+def test_what_a_boost_threshold_needs(given: dict[str, object], param: str) -> None:
+    with pytest.raises(PolicyError) as error:
+        resolve_policy("handoff", given)
+    assert error.value.param == param
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, True])
+def test_recheck_is_a_whole_number(value: object) -> None:
+    with pytest.raises(PolicyError, match=r"whole number"):
+        Gate("drained", recheck=value)  # type: ignore[arg-type]
+    with pytest.raises(PolicyError, match="guidance may come back"):
+        resolve_policy("handoff", {"gate": Gate("drained", recheck=2), "tail_reuse": "prefix"})
