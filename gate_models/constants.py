@@ -13,6 +13,7 @@ from decoding import policy as policies
 from decoding.gating import BuiltinGates, FractionGate, GateChoice, NeverGate, Regime
 
 FORMAT: Final = 1
+MEASURED: Final = f"constants-{FORMAT}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,12 @@ class ConstantCut:
     fraction: float | None
     evidence: Mapping[str, Any] = field(default_factory=dict)
     """How it was measured: prompts, success by cut, seed."""
+
+
+def version_of(cut: ConstantCut) -> str:
+    """Where a cut comes from, for responses: its own version, or that of the measured ones."""
+    version: str = cut.evidence.get("version", MEASURED)
+    return version
 
 
 def shipped_cuts() -> list[ConstantCut]:
@@ -54,7 +61,7 @@ class ConstantGates:
 
     cuts: tuple[ConstantCut, ...]
     builtin: BuiltinGates = field(default_factory=lambda: BuiltinGates({}))
-    version: str = f"constants-{FORMAT}"
+    version: str = MEASURED
 
     def resolve(self, setting: policies.Gate, regime: Regime) -> GateChoice:
         """The gate for `setting` in `regime`; a cut of another family or regime is never borrowed."""
@@ -69,8 +76,8 @@ class ConstantGates:
             reason = f"the constant cut of '{regime.family}' was measured at other values of {', '.join(differing)}"
             return GateChoice(None, reason, asdict(nearest.regime))
         if nearest.fraction is None:
-            return GateChoice(NeverGate(source="constant", version=self.version))
-        return GateChoice(FractionGate(nearest.fraction, source="constant", version=self.version))
+            return GateChoice(NeverGate(source="constant", version=version_of(nearest)))
+        return GateChoice(FractionGate(nearest.fraction, source="constant", version=version_of(nearest)))
 
 
 def _differences(a: Regime, b: Regime) -> list[str]:

@@ -26,6 +26,7 @@ from decoding.models.registry import load_model
 from decoding.noise import NoiseKey
 from decoding.runner import Runner
 from decoding.scheduler import Scheduler
+from gate_models.cascade import attempts_of
 from gate_models.offline.fluency import fluency, load_judge
 from gate_models.offline.policy_names import NamedPolicy, at_weight, parse_policy
 from gate_models.offline.results import ResultFile, identity, summarise, table
@@ -72,6 +73,8 @@ class Sample:
     tokens: int
     """Tokens through the model, padding aside."""
     handoff_fraction: float | None
+    history: tuple[tuple[int, bool], ...] = ()
+    """Of every text judged on the way (first passes and repair rounds): rows until then, and whether it satisfied."""
 
 
 def decode(
@@ -96,6 +99,8 @@ def decode(
 
 
 def _job(model: DenoisingModel, named: NamedPolicy, prompt: TaskPrompt, sample: int, settings: EvaluateSettings) -> Job:
+    predicate = parse(prompt.constraint)
+    attempts = attempts_of(named, predicate.family, model.spec.hash, prompt.gen_length)
     return Job(
         prompt_ids=tuple(model.codec.encode_prompt(prompt.text())),
         gen_length=prompt.gen_length,
@@ -105,7 +110,9 @@ def _job(model: DenoisingModel, named: NamedPolicy, prompt: TaskPrompt, sample: 
         gate=named.gate,
         sampling=Sampling(temperature=settings.temperature),
         block_length=settings.block_length,
-        family=parse(prompt.constraint).family,
+        family=predicate.family,
+        predicate=predicate,
+        attempts=attempts,
     )
 
 
@@ -124,6 +131,7 @@ def _sample(model: DenoisingModel, prompt: TaskPrompt, sample: int, handle: Hand
         full_cfg_equivalent=handle.job.full_cfg_equivalent,
         tokens=outcome.ledger.tokens,
         handoff_fraction=None if step is None else step / handle.job.steps,
+        history=tuple((found.rows, found.satisfied) for found in outcome.passes),
     )
 
 
@@ -153,6 +161,7 @@ def versions(model: DenoisingModel, settings: EvaluateSettings) -> dict[str, Any
     return {
         "model": model.spec.name,
         "model_hash": model.spec.hash,
+        "precision": model.spec.precision,
         "versions": {**software(), "python": platform.python_version()},
         "machine": platform.processor() or platform.machine(),
         "settings": asdict(settings),
@@ -208,6 +217,14 @@ def _run(
     return results.content
 
 
+def _policy_text(model: DenoisingModel, named: NamedPolicy, prompts: Sequence[TaskPrompt]) -> str:
+    """The policy with whatever else decides what is tried."""
+    if named.policy.preset != "auto" and named.attempts == 1:
+        return repr(named.policy)
+    families = sorted({parse(prompt.constraint).family or "" for prompt in prompts})
+    return repr((named.policy, [attempts_of(named, family, model.spec.hash, 64) for family in families]))
+
+
 def _identity(
     model: DenoisingModel, named: NamedPolicy, prompts: Sequence[TaskPrompt], settings: EvaluateSettings
 ) -> str:
@@ -215,4 +232,10 @@ def _identity(
     own = {"tasks", "policies", "weights", "n", "model", "threads", "fluency_model"}
     kept = {name: value for name, value in asdict(settings).items() if name not in own}
     shown = [asdict(prompt) for prompt in prompts]
-    return identity(model=model.spec.hash, policy=repr(named.policy), prompts=shown, settings=kept, software=software())
+    return identity(
+        model=f"{model.spec.hash} {model.spec.precision}",
+        policy=_policy_text(model, named, prompts),
+        prompts=shown,
+        settings=kept,
+        software=software(),
+    )

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from decoding import policy as policies
 from decoding.gating import BuiltinGates, Gate, Regime
 from decoding.order import GUIDED_ORDERS
-from decoding.policy import DecodingPolicy, PolicyError, resolve_policy
+from decoding.policy import DecodingPolicy, resolve_policy
+from decoding.policy_checks import PolicyError
+from decoding.repair_policy import Repair
 
 HELP = (
     "comma-separated: base, full_cfg, handoff:FRACTION, parallel_tail:FRACTION (8 wide) or drained:THRESHOLD, each "
     "with optional :kN (tail width; guided width for full_cfg), :aX (adaptive tail threshold), :rprefixN or :rdualN "
     "(the tail reuses keys and values, refreshed every N steps), :wX (guidance scale), :ORDER (random, "
-    "guidance_boost, ...)"
+    "guidance_boost, ...), :gN (guided width), :bX (boost threshold; up to 8 positions unless :gN), :mN (drained gates "
+    "look again every N base steps), :repairKxR[-SELECTOR][@ANCHOR] (reopen K positions of a failed text, R rounds), "
+    ":bestN (N attempts until one holds), :rowsN (budget of repair); or auto:ROWS, the cascade with that budget"
 )
 
 
+BOOSTED_WIDTH: Final = 8
+_WHOLE: Final = {"g": "guided_width", "m": "recheck"}
+_REAL: Final = {"a": "tail_threshold", "w": "guidance_scale", "b": "boost_threshold"}
 _NUMBERED: Final = {"handoff": "handoff", "parallel_tail": "parallel_tail", "drained": "handoff"}
 """Names that take a number, and the presets that they stand for."""
 
@@ -30,6 +37,8 @@ class NamedPolicy:
     name: str
     policy: DecodingPolicy
     gate: Gate
+    attempts: int = 1
+    """Best of so many: independent attempts, until one satisfies its constraint."""
 
 
 def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
@@ -47,10 +56,21 @@ def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
                 else policies.Gate("fraction", fraction=value)
             )
             given["gate"] = setting
+        if head == "auto":
+            given["budget_rows"] = int(_number(name, head, options))
         if guidance_scale is not None and preset != "base":
             given["guidance_scale"] = guidance_scale
+        attempts = 1
         for option in options:
-            given |= _option(option, preset)
+            if best := re.fullmatch(r"best(\d+)", option):
+                attempts = max(1, int(best[1]))
+            else:
+                given |= _option(option, preset)
+        if "recheck" in given:
+            setting = replace(setting, recheck=given.pop("recheck"))
+            given["gate"] = setting
+        if "boost_threshold" in given:
+            given.setdefault("guided_width", BOOSTED_WIDTH)
         policy = resolve_policy(preset, given)
     except PolicyError as error:
         raise ValueError(f"policy {name!r}: {error.param} {error}") from None
@@ -58,7 +78,7 @@ def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
         raise ValueError(
             str(error) if name in str(error) else f"policy {name!r}: {error}; policies are {HELP}"
         ) from None
-    return NamedPolicy(name, policy, _gate(setting))
+    return NamedPolicy(name, policy, _gate(setting), attempts)
 
 
 def at_weight(name: str, weight: float) -> NamedPolicy:
@@ -66,7 +86,8 @@ def at_weight(name: str, weight: float) -> NamedPolicy:
 
     Names of base decoders are made from what they do, so that equal ones have one name.
     """
-    own = parse_policy(name).policy
+    named = parse_policy(name)
+    own = named.policy
     if weight != 0.0 and own.preset != "base":
         kept = [part for part in name.split(":") if not re.fullmatch(r"w\d+(\.\d+)?", part)]
         return parse_policy(":".join([*kept, f"w{weight:g}"]))
@@ -79,6 +100,8 @@ def at_weight(name: str, weight: float) -> NamedPolicy:
         parts.append(f"r{own.tail_reuse}{own.tail_refresh}")
     if own.order == "random":  # the one named order that base steps follow too
         parts.append(own.order)
+    if named.attempts > 1:
+        parts.append(f"best{named.attempts}")
     return parse_policy(":".join(parts))
 
 
@@ -89,18 +112,37 @@ def _number(name: str, head: str, options: list[str]) -> float:
         raise ValueError(f"policy {name!r} needs a number after its name, such as {head}:0.3") from None
 
 
+def _verified_option(option: str) -> dict[str, Any] | None:
+    """What a failed text gets; None for any other option."""
+    if rows := re.fullmatch(r"rows(\d+)", option):
+        return {"budget_rows": int(rows[1])}
+    repair = re.fullmatch(r"repair(\d+)x(\d+)(?:-([a-z_]+))?(?:@(0?\.\d+))?", option)
+    if repair is None:
+        return None
+    given: dict[str, Any] = {"reopen": int(repair[1]), "max_rounds": int(repair[2])}
+    if repair[3]:
+        given["selector"] = repair[3]
+    if repair[4]:
+        given["anchor"] = float(repair[4])
+    return {"repair": Repair(**given)}
+
+
 def _option(option: str, preset: str) -> dict[str, Any]:
+    if (verified := _verified_option(option)) is not None:
+        return verified
     if option in {"random", *GUIDED_ORDERS}:
         return {"order": option}
     if reuse := re.fullmatch(r"r([a-z]+)(\d+)", option):
         return {"tail_reuse": reuse[1], "tail_refresh": int(reuse[2])}
-    match = re.fullmatch(r"([kaw])(\d+(?:\.\d+)?)", option)
+    match = re.fullmatch(r"([kawgbm])(\d+(?:\.\d+)?)", option)
     if match is None:
         raise ValueError(f"option {option!r} is unknown")
     kind, number = match[1], float(match[2])
     if kind == "k":
         return {"guided_width" if preset == "full_cfg" else "tail_width": int(number)}
-    return {"tail_threshold": number} if kind == "a" else {"guidance_scale": number}
+    if kind in _WHOLE:
+        return {_WHOLE[kind]: int(number)}
+    return {_REAL[kind]: number}
 
 
 def _gate(setting: policies.Gate) -> Gate:

@@ -135,11 +135,17 @@ class ToyCodec:
     def encode_prompt(self, prompt: str) -> list[int]:
         return list(PROMPT)
 
+    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> list[int]:
+        return list(PROMPT)
+
     def encode(self, text: str) -> list[int]:
         return [LETTERS[: self.alphabet].index(letter) for letter in text]
 
     def decode(self, ids: list[int]) -> str:
         return "".join(self.pieces(ids))
+
+    def settled(self, ids: list[int]) -> str:
+        return self.decode(ids)
 
     def pieces(self, ids: list[int]) -> list[str]:
         return [LETTERS[i] if i < self.alphabet else "?" for i in ids]

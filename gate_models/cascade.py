@@ -1,0 +1,115 @@
+"""Preset `auto`: what is tried in turn until the predicate holds, cheap and likely attempts first.
+
+The order is learned for each family and model from measured success and rows (`gate_models.offline.cascade_order`);
+where nothing was measured a general order serves. The predicates are deterministic, so a failure is known when it
+happens, and the budget is spent only on texts that failed so far.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+from decoding.job import Attempt
+from gate_models.offline.policy_names import NamedPolicy, parse_policy
+
+FORMAT: Final = 1
+UNMEASURED: Final = (
+    "handoff:0.3",
+    "full_cfg:repair3x2",
+    "full_cfg",
+    "handoff:0.3:repair3x2",
+    "full_cfg",
+    "full_cfg",
+)
+"""A cheap attempt, then guidance throughout with repair, then fresh seeds."""
+BUDGET_IN_FULL_CFG: Final = 2
+"""Default budget of `auto`, in runs of full CFG."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The order of one family on one model; names as in `offline.policy_names`."""
+
+    family: str
+    model_hash: str
+    attempts: tuple[str, ...]
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    """How it was measured: prompts, success and rows of every candidate, seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cascades:
+    """All plans."""
+
+    plans: tuple[Plan, ...] = ()
+
+    def plan(self, family: str | None, model_hash: str) -> tuple[str, ...]:
+        """Names of the attempts; those of another family or model are never borrowed."""
+        own = (plan.attempts for plan in self.plans if (plan.family, plan.model_hash) == (family, model_hash))
+        return next(own, UNMEASURED)
+
+    def attempts(
+        self, family: str | None, model_hash: str, gen_length: int, guidance_scale: float | None = None
+    ) -> tuple[Attempt, ...]:
+        """The attempts, cut to the canvas; `guidance_scale` replaces that of every guided one (None: their own)."""
+        found = []
+        for name in self.plan(family, model_hash):
+            named = parse_policy(name)
+            policy = named.policy
+            widths = {part: min(getattr(policy, part), gen_length) for part in ("guided_width", "tail_width")}
+            policy = replace(policy, **widths)
+            if guidance_scale is not None and policy.guidance_scale > 0.0:
+                policy = replace(policy, guidance_scale=guidance_scale)
+            found.append(Attempt(policy, named.gate))
+        return tuple(found)
+
+
+def attempts_of(named: NamedPolicy, family: str | None, model_hash: str, gen_length: int) -> tuple[Attempt, ...]:
+    """What a named policy tries in turn: the family's cascade for `auto`, the same policy again for best-of-n, else
+    nothing but itself (empty).
+    """
+    if named.policy.preset == "auto":
+        return shipped_cascades().attempts(family, model_hash, gen_length)
+    return (Attempt(named.policy, named.gate),) * named.attempts if named.attempts > 1 else ()
+
+
+@cache
+def shipped_cascades() -> Cascades:
+    """The plans that the package ships, read once."""
+    path = shipped_path()
+    return read_cascades(path) if path.is_file() else Cascades()
+
+
+def shipped_path() -> Path:
+    return Path(str(files("gate_models"))) / "artifacts" / "cascades.json"
+
+
+def read_cascades(path: Path) -> Cascades:
+    """Read plans. Raises `ValueError` that names the file and what is wrong with it."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if content["format"] != FORMAT:
+            raise ValueError(f"format {content['format']} is not {FORMAT}")
+        plans = tuple(
+            Plan(plan["family"], plan["model_hash"], tuple(plan["attempts"]), plan["evidence"])
+            for plan in content["plans"]
+        )
+        for plan in plans:
+            for name in plan.attempts:
+                parse_policy(name)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: not a file of cascades: {error}") from None
+    return Cascades(plans)
+
+
+def write_cascades(cascades: Cascades, path: Path) -> None:
+    """Write plans as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = {"format": FORMAT, "plans": [asdict(plan) for plan in cascades.plans]}
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,99 @@
+"""One factor at a time: the census at the centre and along three axes, guidance weight, canvas and steps (Appendix C).
+
+Each configuration is a census of its own in a folder of `out` ("centre", "weight-4", "length-32", "steps-8"), so that
+it is resumed, grown and read like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gate_models.offline import census
+from gate_models.offline.census_labels import labels_of
+from gate_models.offline.census_plan import CensusSettings
+from gate_models.offline.census_records import Census
+from gate_models.offline.census_report import Quartiles
+from gate_models.offline.census_store import load_census
+from gate_models.offline.fates import CENSORED, HANDOFF_FATES
+
+CENTRE = "centre"
+
+
+def configurations(
+    settings: CensusSettings,
+    *,
+    weights: Sequence[float] = (),
+    lengths: Sequence[int] = (),
+    steps: Sequence[int] = (),
+) -> dict[str, CensusSettings]:
+    """The settings of every configuration by name, the centre first; extra runs at other weights are left out off it.
+
+    A point of an axis that is the centre's is not repeated.
+    """
+    plain = replace(settings, extra_weights=(), sweep=(), repeats=1)
+    found = {CENTRE: settings}
+    found |= {f"weight-{w:g}": replace(plain, weight=w) for w in weights if w != settings.weight}
+    found |= {f"length-{n}": replace(plain, gen_length=n) for n in lengths if n != settings.gen_length}
+    found |= {f"steps-{n}": replace(plain, steps=n) for n in steps if n != settings.steps}
+    return found
+
+
+def run(
+    configured: Mapping[str, CensusSettings], out: Path, *, workers: int = 1, shard: int = 2
+) -> dict[str, census.Finished]:
+    """Run every configuration in turn; ends after the first that was stopped. Raises as `census.run` does."""
+    finished: dict[str, census.Finished] = {}
+    for name, settings in configured.items():
+        finished[name] = census.run(settings, out / name, workers=workers, shard=shard)
+        if finished[name].stopped:
+            break
+    return finished
+
+
+@dataclass(frozen=True, slots=True)
+class OfatRow:
+    """One subtask in one configuration: handoff fates and a* over the handoff class (plug-in)."""
+
+    configuration: str
+    task: str
+    prompts: int
+    fates: Mapping[str, int]
+    horizon: Quartiles | None
+
+    @property
+    def censored(self) -> int:
+        return sum(self.fates[fate] for fate in CENSORED)
+
+
+def rows(out: Path) -> list[OfatRow]:
+    """The rows of every configuration in `out`, by subtask. Raises `CensusError` where a folder cannot be read."""
+    found = []
+    for folder in sorted(path.parent for path in out.glob("*/manifest.json")):
+        measured = load_census(folder, heavy=False)
+        found += [_row(folder.name, measured, task) for task in measured.tasks]
+    return sorted(found, key=lambda row: row.task)
+
+
+def _row(name: str, measured: Census, task: str) -> OfatRow:
+    labels = [found for prompt in measured.of(task) if (found := labels_of(measured, prompt)) is not None]
+    fates = [found.handoff_fate for found in labels]
+    horizons = [found.a_star for found in labels if found.handoff_fate == "handoff" and found.a_star is not None]
+    return OfatRow(name, task, len(labels), {fate: fates.count(fate) for fate in HANDOFF_FATES}, Quartiles.of(horizons))
+
+
+def to_markdown(found: Sequence[OfatRow]) -> str:
+    """The paper's per-configuration fate table."""
+    lines = [
+        "Counts of prompts (full census); a* / T: median [quartiles] over the handoff class, plug-in.",
+        "",
+        f"| subtask | configuration | n | {' | '.join(HANDOFF_FATES)} | a* = T | a* |",
+        "|---" * (len(HANDOFF_FATES) + 5) + "|",
+    ]
+    for row in found:
+        counts = " | ".join(str(row.fates[fate]) for fate in HANDOFF_FATES)
+        horizon = row.horizon
+        a_star = "-" if horizon is None else f"{horizon.median:.2f} [{horizon.low:.2f}, {horizon.high:.2f}]"
+        lines.append(f"| {row.task} | {row.configuration} | {row.prompts} | {counts} | {row.censored} | {a_star} |")
+    return "\n".join(lines) + "\n"

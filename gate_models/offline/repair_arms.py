@@ -1,0 +1,145 @@
+"""The arms of the repair census (paper, Appendix "Repair by Reopening"): populations, anchors, reopened positions.
+
+Rules that the paper leaves open, ours: a recorded run belongs to a population only where its own text fails. It is
+*hopeless* where q0 never exceeds `FLOOR` on the freeze grid, *collapse* where q0 reaches `PEAK` and later falls to half
+of its peak or less. a* is the freeze estimator's (T where it is censored). Anchors: *pre* at a*/2, *post* three steps
+after the peak of q0 (its first, for hopeless runs too), at most T - 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoding.constraints.base import Constraint
+from decoding.gating import NeverGate
+from decoding.handle import Outcome
+from decoding.job import Job
+from decoding.models.protocol import DenoisingModel
+from decoding.policy import Gate
+from decoding.repair.passes import Pass
+from decoding.repair.rounds import Anchor, reopened_job, rollout_jobs
+from decoding.repair.selectors import RANKINGS, Choice, Key, candidates_of, first
+from decoding.repair_policy import Repair, Selector
+from gate_models.offline.fates import persistent_point
+
+FLOOR: Final = 0.1
+PEAK: Final = 0.5
+POST_STEPS: Final = 3
+Population = Literal["hopeless", "collapse"]
+PAPER_SELECTORS: Final[tuple[Selector, ...]] = (
+    "committor",
+    "truncated_committor",
+    "leave_one_out",
+    "guidance_disagreement",
+    "commit_confidence",
+)
+OWN_SELECTORS: Final[tuple[Selector, ...]] = ("constraint_aware", "random", "restart")
+CONTROL: Final = "control"
+
+
+def population_of(base: NDArray[np.float64]) -> Population | None:
+    """The population of a run that failed, from q0 [F] along the freeze grid; None: neither."""
+    if base.max() <= FLOOR:
+        return "hopeless"
+    peak = int(base.argmax())
+    if base[peak] >= PEAK and base[peak:].min() <= base[peak] / 2:
+        return "collapse"
+    return None
+
+
+def anchors_of(
+    base: NDArray[np.float64], guided: NDArray[np.float64], grid: Sequence[int], steps: int
+) -> dict[str, int]:
+    """The steps of the anchors, from q0 and qg [F] at the steps `grid`."""
+    index = int(persistent_point(base, guided))
+    horizon = grid[index] if index < len(grid) else steps
+    return {"pre": max(1, horizon // 2), "post": min(steps - 1, grid[int(base.argmax())] + POST_STEPS)}
+
+
+def recorded_job(job: Job) -> Job:
+    """The run whose states are reopened: full CFG, judged once."""
+    policy = replace(job.policy, preset="full_cfg", gate=Gate("never"), repair=Repair(max_rounds=0))
+    return replace(job, policy=policy, gate=NeverGate())
+
+
+@dataclass(frozen=True, slots=True)
+class Reopening:
+    """One arm: the anchored state with some of its positions open again."""
+
+    anchor: str
+    step: int
+    arm: str
+    """A selector, or the control, which reopens nothing."""
+    count: int
+    """K asked for; 0 for the control and for restart, which reopens all."""
+    positions: tuple[int, ...]
+
+
+class Anchored:
+    """The state of a recorded run at an anchor, and the selections from it."""
+
+    def __init__(self, model: DenoisingModel, outcome: Outcome, predicate: Constraint, name: str, step: int) -> None:
+        found = outcome.kept
+        if found is None:
+            raise ValueError("the recorded run must be judged; see recorded_job")
+        self.found: Pass = found
+        self.name, self.step = name, step
+        self.mask_id = model.spec.mask_id
+        count = sum(stats.step < step for stats in outcome.trace.steps)
+        canvas = tuple(outcome.trace.prefix(count, self.mask_id).tolist())
+        self.anchor = Anchor(canvas, step, outcome.trace.place(count))
+        self.candidates = candidates_of(canvas, self.mask_id, model.spec.end_ids, 0)
+        self._model, self._predicate = model, predicate
+
+    @property
+    def job(self) -> Job:
+        return self.found.state.job
+
+    def keys(self, selector: Selector) -> dict[int, Key]:
+        """The ranking of a selector that needs no rollouts."""
+        noise = replace(self.job.noise, purpose="select", arm=f"{self.job.noise.arm}|{self.name}")
+        return RANKINGS[selector](Choice(self.found, self.candidates, self._predicate, self._model.codec, noise))
+
+    def rollouts(self, selector: Selector, count: int) -> list[Job]:
+        """The rollouts of a committor selector, `count` for each candidate in turn."""
+        own = replace(self.job, noise=replace(self.job.noise, arm=f"{self.job.noise.arm}|{self.name}|{selector}|"))
+        return rollout_jobs(own, Repair(selector, rollouts=count), self.anchor, self.candidates, 1, self.mask_id)
+
+    def rollout_keys(self, outcomes: Sequence[Outcome], count: int) -> dict[int, Key]:
+        """The ranking by those rollouts: the largest q0 after reopening first, ties by graded score."""
+        keys: dict[int, Key] = {}
+        for index, position in enumerate(self.candidates):
+            texts = [self._model.codec.decode(list(o.content)) for o in outcomes[index * count : (index + 1) * count]]
+            verdicts = [self._predicate.evaluate(text) for text in texts]
+            keys[position] = -sum(v.satisfied for v in verdicts), -sum(v.score for v in verdicts)
+        return keys
+
+    def reopening(self, arm: str, count: int, keys: dict[int, Key] | None) -> Reopening:
+        """The arm that reopens the `count` first positions of a ranking (None: all)."""
+        chosen = self.candidates if keys is None else first(keys, count, frozenset())
+        return Reopening(self.name, self.step, arm, count, chosen)
+
+    def continuations(self, reopening: Reopening, count: int) -> list[Job]:
+        """Guided continuations of an arm, each with noise of its own."""
+        job = self.job
+        arm = f"{job.noise.arm}|{reopening.anchor}|{reopening.arm}|{reopening.count}"
+        return [
+            reopened_job(
+                replace(job, noise=replace(job.noise, purpose="repair", arm=arm, rollout=index)),
+                self.anchor,
+                reopening.positions,
+                1,
+                self.mask_id,
+            )
+            for index in range(count)
+        ]
+
+    def plain_control(self, index: int) -> Job:
+        """The control by the plain schedule, masks left over steps left of the recorded run: must be bit-equal."""
+        (control,) = self.continuations(Reopening(self.name, self.step, CONTROL, 0, ()), index + 1)[index:]
+        return replace(control, start_step=self.step, start_place=self.anchor.place)

@@ -1,0 +1,49 @@
+"""The heads keep scikit-learn's conventions; bins and edges are the paper's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gate_models.bundle import Horizons
+from gate_models.forest import SHIFT, FateHead, OrdinalHead, bins
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [FateHead(n_estimators=10, min_samples_leaf=1), OrdinalHead(n_estimators=10, min_samples_leaf=1)]
+)
+def test_scikit_learn_s_checks(estimator, check):
+    check(estimator)
+
+
+def test_the_ordinal_head_regresses_shifts_and_bins():
+    rng = np.random.default_rng(0)
+    found = rng.normal(size=(200, 4)).astype(np.float32)
+    horizons = np.repeat([0.1, 0.22, 0.45, 0.6], 50)
+    found[:, 0] = horizons
+    head = OrdinalHead(n_estimators=30).fit(found, horizons)
+    assert head.edges_.tolist() == pytest.approx(np.quantile(horizons, [1 / 3, 2 / 3, 1]).tolist())
+    assert head.predict(found)[0] == pytest.approx(0.1 + SHIFT, abs=0.06)
+    assert bins(np.array([0.0, 0.22, 0.23, 0.45, 0.46, 2.0]), np.array([0.22, 0.45, 0.6])).tolist() == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+    ]
+    compiled = Horizons(head.flat(), head.shift, tuple(head.edges_))
+    assert np.abs(compiled.predict(found) - head.predict(found)).max() <= 1e-12
+    assert (compiled.upper_edge(head.predict(found)) == head.edges_[head.terciles(found)]).all()
+
+
+def test_the_fate_head_names_its_classes_in_order():
+    rng = np.random.default_rng(0)
+    found = rng.normal(size=(90, 3)).astype(np.float32)
+    fates = np.where(found[:, 0] > 0, "handoff", "failure")
+    head = FateHead(n_estimators=20).fit(found, fates)
+    assert head.classes_.tolist() == ["failure", "handoff"]
+    assert np.abs(head.flat().predict(found) - head.predict_proba(found)).max() <= 1e-12
+    assert (head.predict(found) == fates).mean() > 0.9
