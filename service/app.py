@@ -8,13 +8,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.telemetry import TelemetryConfig
+from starlette.middleware.cors import CORSMiddleware
 
 from service import errors
+from service.auth import Guard
+from service.caller_limits import CallerLimits
 from service.lifecycle import Service
 from service.metrics import Metrics, package_version
 from service.middleware import BodyLimit, RequestContext
-from service.routes import catalogue, generate, health, landing, metrics
-from service.schemas.generate import HandoffEvent, StepEventReply
+from service.routes import catalogue, committor, docs, gates, generate, health, metrics, openai_text, playground
+from service.schemas.generate import HandoffEvent, ReopenEventReply, StepEventReply
 from service.settings import Settings
 
 FIRST_ERROR = 400
@@ -33,9 +37,21 @@ class Api(FastAPI):
                 for status, answer in operation["responses"].items():
                     if int(status) >= FIRST_ERROR:
                         answer["content"]["application/json"]["example"]["error"].setdefault("param", None)
-        for event in (StepEventReply, HandoffEvent):  # no path returns them but inside a stream
+        for event in (StepEventReply, HandoffEvent, ReopenEventReply):  # no path returns them but inside a stream
             document["components"]["schemas"][event.__name__] = event.model_json_schema()
         return document
+
+
+def _telemetry(settings: Settings) -> TelemetryConfig:
+    """FastAPI's own traces, where they are wanted. Its metrics are ours already; its logs would hold requests."""
+    return {
+        "tracing": settings.traces,
+        "operation_spans": settings.traces,
+        "auto_configure": settings.traces,
+        "metrics": False,
+        "logs": False,
+        "exclude": lambda scope: scope["path"].startswith(("/health/", "/metrics")),
+    }
 
 
 def build_app(settings: Settings) -> FastAPI:
@@ -57,11 +73,30 @@ def build_app(settings: Settings) -> FastAPI:
         lifespan=lifespan,
         redirect_slashes=False,
         separate_input_output_schemas=False,
+        docs_url=None,
+        redoc_url=None,
+        telemetry=_telemetry(settings),
     )
     app.state.service = service
     errors.install(app)
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    app.add_middleware(
+        Guard,
+        settings=settings,
+        limits=CallerLimits(settings.key_concurrency, settings.key_requests_per_minute),
+        on_rejection=lambda reason: service.metrics.rejections.labels(reason).inc(),
+    )
+    if settings.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.origins,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "X-Request-Id"],
+            expose_headers=["X-Request-Id", "Retry-After"],
+        )
     app.add_middleware(RequestContext)
-    for module in (generate, catalogue, health, metrics, landing):
+    for module in (generate, openai_text, committor, catalogue, gates, health, metrics, docs, playground):
         app.include_router(module.router)
+    docs.mount(app)
+    playground.mount(app)
     return app

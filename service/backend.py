@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ import torch
 
 from decoding.constraints import warm_up
 from decoding.engine import Engine
-from decoding.gating import GateResolver
 from decoding.handle import Handle
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
@@ -18,7 +18,12 @@ from decoding.observer import Observer
 from decoding.runner import Runner
 from decoding.scheduler import Scheduler
 from gate_models.constants import ConstantCut, ConstantGates, shipped_cuts
+from gate_models.fill import Reader
+from gate_models.learned import LearnedGates, shipped_folder
+from gate_models.paper_cuts import paper_cuts
 from service.settings import Settings
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +32,19 @@ class Backend:
 
     model: DenoisingModel
     engine: Engine
-    gates: GateResolver
+    gates: LearnedGates
     gate_version: str
     cuts: tuple[ConstantCut, ...]
     """The calibrated cuts, one a family and regime."""
+
+    @property
+    def gated_families(self) -> tuple[str, ...]:
+        """Families whose guidance a calibrated gate may end early."""
+        own = self.model.spec.hash
+        cuts = [cut.regime for cut in self.cuts if cut.fraction is not None]
+        found = [regime.family for regime in cuts if regime.family and regime.model_hash == own]
+        found += [bundle.family for bundle in self.gates.bundles if bundle.regime.model_hash == own]
+        return tuple(dict.fromkeys(found))
 
 
 def load(
@@ -42,14 +56,21 @@ def load(
     engine = Engine(
         model,
         runner=Runner(model, invariant=settings.batch_invariant),
-        scheduler=Scheduler(max_rows=settings.max_rows, max_queued_rows=settings.max_queued_rows),
+        scheduler=Scheduler(
+            max_rows=settings.max_rows,
+            max_queued_rows=settings.max_queued_rows,
+            background_beside=settings.background_rows or (2 if settings.device == "cpu" else None),
+        ),
         threads=settings.threads or default_threads(),
         observer=observer,
         on_news=on_news,
     )
-    cuts = tuple(shipped_cuts())
-    gates = ConstantGates(cuts)
-    return Backend(model, engine.start(), gates, gates.version if cuts else gates.builtin.version, cuts)
+    cuts = (*shipped_cuts(), *paper_cuts(model.spec))
+    folders = [shipped_folder(), *([settings.gates] if settings.gates else [])]
+    gates = LearnedGates.from_folders(folders[::-1], ConstantGates(cuts), Reader.of(model.spec, model.codec))
+    for _, reason in gates.refused:
+        logger.warning("a stored gate is not used: %s", reason)
+    return Backend(model, engine.start(), gates, gates.version, cuts)
 
 
 def default_threads() -> int:

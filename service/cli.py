@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import typer
 
-from service.commands import bench, evaluate, generate, models, serve, train_mini
+from service.commands import (
+    bench,
+    census,
+    census_ofat,
+    census_report,
+    evaluate,
+    gate,
+    generate,
+    key,
+    models,
+    repair_census,
+    serve,
+    train_mini,
+)
 
 app = typer.Typer(
     name="astargate",
@@ -17,7 +30,13 @@ app.command("serve")(serve.run)
 app.command("generate")(generate.run)
 app.command("models")(models.run)
 app.command("evaluate")(evaluate.run)
+app.command("census")(census.run)
+app.command("census-report")(census_report.run)
+app.command("census-ofat")(census_ofat.run)
+app.command("repair-census")(repair_census.run)
 app.command("bench")(bench.run)
+app.add_typer(gate.app, name="gate")
+app.add_typer(key.app, name="key")
 app.command("train-mini")(train_mini.run)
 
 

@@ -15,22 +15,20 @@ from starlette.responses import Response
 from decoding.constraints import ConstraintError
 from decoding.engine import EngineClosedError
 from decoding.handle import DecodingError
-from decoding.policy import PolicyError
+from decoding.policy_checks import PolicyError
 from decoding.scheduler import QueueFullError
 from decoding.validation import JobError
+from service.database import DatabaseError
 from service.disconnect import ClientGoneError
 
-LATER: Final[Mapping[str, str]] = {
-    "policy.repair": "repair is not supported by this version; leave it out",
-    "policy.budget_rows": "budget_rows is not supported by this version; leave it out",
-}
-LATER_PRESETS: Final = ("reopen_repair", "auto")
 CLIENT_GONE: Final = 499
 """Status of an answer that nobody reads, for the access log."""
 _SHOWN: Final = 100
 """Characters of a client's own words that an error repeats."""
 TYPES: Final[Mapping[int, str]] = {
     400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
     404: "not_found_error",
     405: "method_not_allowed_error",
     413: "request_too_large_error",
@@ -113,6 +111,10 @@ def from_exception(error: Exception) -> ApiError | None:
             answer = ApiError(429, str(error), code="queue_full", headers={"Retry-After": seconds})
         case EngineClosedError():
             answer = draining()
+        case DatabaseError():
+            answer = ApiError(
+                503, "the database cannot be reached", code="database_unavailable", headers={"Retry-After": "5"}
+            )
         case DecodingError(reason="deadline"):
             answer = ApiError(504, str(error), code="deadline_exceeded", param="deadline_s")
         case _:
@@ -147,12 +149,6 @@ def from_validation(errors: Sequence[Mapping[str, Any]]) -> ApiError:
     if not location and kind == "missing":
         return ApiError(400, "the body is empty; send a JSON object", code="not_json")
     param = _path(location)
-    if kind == "extra_forbidden" and param in LATER:
-        return ApiError(422, LATER[param], code="not_supported", param=param)
-    if param == "policy.preset" and first.get("input") in LATER_PRESETS:
-        return ApiError(
-            422, f"preset '{first['input']}' is not supported by this version", code="not_supported", param=param
-        )
     message = _KINDS.get(kind) or str(first["msg"]).removeprefix("Value error, ").replace("Input should", "must", 1)
     more = f" ({len(errors) - 1} more problems)" if len(errors) > 1 else ""
     return invalid(param or None, (message if param else f"the body {message}") + more, _code(kind))
@@ -163,6 +159,8 @@ def _code(kind: str) -> str:
         return "unknown_field"
     if kind == "missing":
         return "missing_field"
+    if kind == "not_supported":
+        return kind
     return "wrong_type" if kind.endswith("_type") or kind == "string_unicode" else "invalid_value"
 
 
@@ -206,5 +204,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, validation)
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(ClientGoneError, gone)
-    for kind in (ApiError, PolicyError, ConstraintError, JobError, QueueFullError, EngineClosedError, DecodingError):
+    decoder = PolicyError, ConstraintError, JobError, QueueFullError, EngineClosedError, DecodingError
+    for kind in (ApiError, DatabaseError, *decoder):
         app.add_exception_handler(kind, known)

@@ -58,6 +58,15 @@ data: {"id":"gen-0","samples":[]}
 """
 
 
+EVENT: Final = {
+    "type": "object",
+    "description": "One server-sent event; data is JSON, or [DONE].",
+    "properties": {"event": {"type": "string"}, "data": {"type": "string"}},
+    "required": ["data"],
+}
+"""Schema of each event of a stream."""
+
+
 def requests() -> dict[str, Any]:
     """OpenAPI examples of a generate body: one a policy, one a constraint type."""
     examples: dict[str, Any] = {}

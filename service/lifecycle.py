@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from enum import Enum
 from typing import TypeVar
 
+from opentelemetry import trace
+
 from decoding.handle import DecodingError, Handle
 from decoding.scheduler import QueueFullError
-from service import backend
+from service import backend, logs
 from service.backend import Backend
 from service.bridge import Bridge
+from service.database import DatabaseError, open_database
 from service.disconnect import StreamEndedError
 from service.errors import ApiError, draining, not_ready
 from service.generation import Generation
+from service.jobs import Jobs
 from service.metrics import Metrics
 from service.settings import Settings
 from service.translate import Prepared
@@ -43,10 +48,12 @@ class Service:
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self.settings = settings
         self.metrics = metrics
+        self.created = int(time.time())
         self.status = Status.LOADING
         self.failure: str | None = None
         self.active: set[Generation] = set()
         self._backend: Backend | None = None
+        self._jobs: Jobs | None = None
         self._workers = ThreadPoolExecutor(WORKERS, "astargate-worker")
         self._idle = asyncio.Event()
 
@@ -56,6 +63,13 @@ class Service:
         if self._backend is None:
             raise not_ready(self.failure or "the model is still loading")
         return self._backend
+
+    @property
+    def jobs(self) -> Jobs:
+        """Committor jobs and measured horizons. Raises a 503 `ApiError` while there is no model."""
+        if self._jobs is None:
+            raise not_ready(self.failure or "the model is still loading")
+        return self._jobs
 
     def open_backend(self) -> Backend:
         """The backend, for new work. Raises a 503 `ApiError` unless ready."""
@@ -75,9 +89,9 @@ class Service:
         """Load the model on a thread of its own, which a shutdown need not wait for."""
         loop = asyncio.get_running_loop()
         self._bridge = Bridge(loop)
-        loaded: asyncio.Future[Backend] = loop.create_future()
+        loaded: asyncio.Future[tuple[Backend, Jobs]] = loop.create_future()
 
-        def settle(result: Backend | Exception) -> None:
+        def settle(result: tuple[Backend, Jobs] | Exception) -> None:
             if loaded.cancelled():
                 return
             if isinstance(result, Exception):
@@ -86,9 +100,11 @@ class Service:
                 loaded.set_result(result)
 
         def run() -> None:
-            result: Backend | Exception
+            result: tuple[Backend, Jobs] | Exception
             try:
-                result = backend.load(self.settings, observer=self.metrics, on_news=self._bridge.on_news)
+                database = open_database(self.settings.database)
+                found = backend.load(self.settings, observer=self.metrics, on_news=self._bridge.on_news)
+                result = found, Jobs(self.settings, database, found, self.metrics)
             except Exception as error:  # told to whoever waits, whatever it is
                 result = error
             if not loop.is_closed():
@@ -96,13 +112,19 @@ class Service:
 
         threading.Thread(target=run, name="astargate-load", daemon=True).start()
         try:
-            self._backend = await loaded
+            self._backend, self._jobs = await loaded
+        except DatabaseError as error:
+            logger.error("the database could not be opened: %s", error)
+            self.failure, self.status = "the database could not be opened; the server's log says why", Status.FAILED
+            return
         except Exception as error:
             logger.error("the model could not be loaded: %s", error)
             self.failure, self.status = "the model could not be loaded; the server's log says why", Status.FAILED
             return
-        self.metrics.describe(self._backend.model.spec.name, self._backend.gate_version)
+        self.metrics.describe(self._backend.model.spec.name, self._backend.gate_version, self.settings.max_rows)
+        self.metrics.gate_states(dict.fromkeys(self._backend.gated_families, "uncertified"))
         if self.status is Status.LOADING:
+            self._jobs.start()
             self.status = Status.READY
         logger.info("model %s (%s) is ready", self._backend.model.spec.name, self._backend.model.spec.hash)
 
@@ -130,7 +152,10 @@ class Service:
     ) -> AsyncIterator[Generation]:
         """Submit all samples or none; leaving the block cancels whatever is unfinished, and counts the request."""
         handles = await self._submit(prepared)
-        self.metrics.fell_back(prepared)
+        self.metrics.admitted(prepared)
+        if self.settings.log_prompts:
+            text = self.backend.model.codec.decode(list(prepared.job.prompt_ids))
+            logs.PROMPTS.info("prompt of %s: %r", prepared.id, text, extra={"prompt": text})
         with Generation(prepared, handles, self._bridge, every_step=every_step) as generation:
             self.active.add(generation)
             try:
@@ -141,6 +166,9 @@ class Service:
                 raise
             finally:
                 self.metrics.ended(route, generation, reason)
+                trace.get_current_span().set_attributes(
+                    {"astargate.policy": prepared.policy.preset, "astargate.finish_reason": reason}
+                )
                 self.active.discard(generation)
                 if not self.active:
                     self._idle.set()
@@ -148,6 +176,7 @@ class Service:
     async def drain(self, seconds: float) -> None:
         """Take no new work, let running requests finish within `seconds`, then end the rest with a 503."""
         self.status = Status.DRAINING
+        jobs = None if self._jobs is None else asyncio.create_task(asyncio.to_thread(self._jobs.drain, seconds))
         if self.active:
             self._idle.clear()
             try:
@@ -156,9 +185,13 @@ class Service:
                 logger.warning("%d requests are ended by the shutdown", len(self.active))
         for generation in tuple(self.active):
             generation.abort(ApiError(503, "the server shut down before this request ended", code="shutting_down"))
+        if jobs is not None:
+            await jobs
 
     async def close(self) -> None:
-        """Stop the engine after its current step."""
+        """Give unfinished jobs back; stop the engine after its current step."""
+        if self._jobs is not None:
+            await asyncio.to_thread(self._jobs.close)
         if self._backend is not None:
             await asyncio.to_thread(self._backend.engine.close)
         self._workers.shutdown(cancel_futures=True)

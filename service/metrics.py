@@ -1,6 +1,7 @@
 """What `/metrics` shows: an observer of the engine and of the routes, on a registry of its own.
 
-Rows are counted from the requests' ledgers, step by step, so that the counters equal the ledgers summed.
+Rows are counted from the requests' ledgers, step by step; what they bought is counted from the answers' samples. So the
+counters equal the ledgers summed, and every row of a sample is either spent (an answer holds it) or abandoned.
 """
 
 from __future__ import annotations
@@ -8,31 +9,22 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from weakref import WeakKeyDictionary
+from typing import get_args
+from weakref import WeakKeyDictionary, WeakSet
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
-from decoding.constraints import FAMILIES
 from decoding.gating import Decision, Gate
 from decoding.handle import Handle
 from decoding.observer import StepReport
-from decoding.policy import FREEZE_GRID
+from service import metric_definitions as define
 from service.generation import Generation
-from service.replies import decision_of
+from service.metric_definitions import GateState, Metric, family_label
 from service.schemas.generate import Sample
 from service.translate import Prepared
-
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-FAST = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
-ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
-
-
-def family_label(family: str | None) -> str:
-    """The family, or `other`: a label never holds what a client chose."""
-    return family if family in FAMILIES else "other"
 
 
 def package_version() -> str:
@@ -56,51 +48,65 @@ class _Counted:
 
 
 class Metrics:
-    """Implements `decoding.observer.Observer` (any thread) and takes the routes' counts (the event loop)."""
+    """Implements `decoding.observer.Observer` (any thread) and takes the routes' counts (the event loop or a worker).
+
+    `metric_definitions` says what each one means.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        ProcessCollector(namespace="astargate", registry=self.registry)
+        ProcessCollector(namespace=define.PREFIX, registry=self.registry)
         self._seen: WeakKeyDictionary[Handle, _Counted] = WeakKeyDictionary()
+        self._left: WeakSet[Handle] = WeakSet()
+        self._unanswered: dict[str, set[int]] = {}
         self._lock = threading.Lock()
-        counter, histogram, gauge = self._counter, self._histogram, self._gauge
-        self.rows = counter("forward_rows", "Forward evaluations: rows through the model.", "branch", "purpose")
-        self.padding = counter("padding_rows", "Rows that only filled a tile; no request is charged for them.")
-        self.spent = counter("forward_rows_spent", "Rows of finished samples.", "policy", "family")
-        self.equivalent = counter(
-            "forward_rows_full_cfg_equivalent",
-            "Rows that full CFG (2T) costs for the same samples.",
-            "policy",
-            "family",
+        self.rows = self._counter(define.ROWS)
+        self.padding = self._counter(define.PADDING)
+        self.spent = self._counter(define.SPENT)
+        self.equivalent = self._counter(define.EQUIVALENT)
+        self.skipped = self._counter(define.SKIPPED)
+        self.abandoned = self._counter(define.ABANDONED)
+        self.steps = self._counter(define.STEPS)
+        self.committed = self._counter(define.COMMITTED)
+        self.step_seconds = self._histogram(define.STEP_SECONDS)
+        self.step_rows = self._histogram(define.STEP_ROWS)
+        self.step_rows_limit = self._gauge(define.STEP_ROWS_LIMIT)
+        self.overhead = self._histogram(define.STEP_OVERHEAD)
+        self.decisions = self._counter(define.DECISIONS)
+        self.fallbacks = self._counter(define.FALLBACKS)
+        self.handoff = self._histogram(define.HANDOFF)
+        self.gate_seconds = self._histogram(define.GATE_SECONDS)
+        self.gate_state = self._gauge(define.GATE_STATE)
+        self.outcomes = self._counter(define.OUTCOMES)
+        self.repairs = self._counter(define.REPAIRS)
+        self.audit_pairs = self._counter(define.AUDIT_PAIRS)
+        self.audit_dropped = self._counter(define.AUDIT_DROPPED)
+        self.rollouts = self._counter(define.ROLLOUTS)
+        self.jobs = self._gauge(define.JOBS)
+        self.requests = self._counter(define.REQUESTS)
+        self.running = self._gauge(define.RUNNING)
+        self.waiting = self._gauge(define.WAITING)
+        self.queue_seconds = self._histogram(define.QUEUE_SECONDS)
+        self.request_seconds = self._histogram(define.REQUEST_SECONDS)
+        self.first_commit = self._histogram(define.FIRST_COMMIT)
+        self.rejections = self._counter(define.REJECTIONS)
+        self.build = self._gauge(define.BUILD)
+
+    def _counter(self, metric: Metric) -> Counter:
+        counter = Counter(
+            metric.name, metric.text, tuple(metric.labels), namespace=define.PREFIX, registry=self.registry
         )
-        self.abandoned = counter("forward_rows_abandoned", "Rows of samples that failed or were cancelled.")
-        self.steps = counter("denoising_steps", "Denoising steps, one for each sample that took part.", "phase")
-        self.committed = counter("committed_tokens", "Canvas positions decided.")
-        self.step_seconds = histogram("step_duration_seconds", "Wall time of an engine step.", (*FAST, 2.5, 10.0))
-        self.step_rows = histogram("step_rows", "Rows in an engine step.", ROWS)
-        self.overhead = histogram("step_overhead_seconds", "Part of a step outside the model.", FAST)
-        self.decisions = counter("gate_decisions", "What became of guidance.", "family", "source", "decision")
-        self.fallbacks = counter("gate_fallbacks", "Samples that no gate served.", "family", "reason")
-        self.handoff = histogram("handoff_fraction", "Fraction of the steps at the handoff.", (*FREEZE_GRID, 0.8, 1.0))
-        self.gate_seconds = histogram("gate_duration_seconds", "Wall time of one gate call, all samples due.", FAST)
-        self.outcomes = counter("constraint_outcomes", "Verdicts on finished texts.", "family", "policy", "outcome")
-        self.requests = counter("requests", "Answered requests.", "route", "policy", "finish_reason")
-        self.running = gauge("requests_running", "Requests that the engine has begun.")
-        self.waiting = gauge("requests_waiting", "Admitted requests that it has not.")
-        self.queue_seconds = histogram("request_queue_seconds", "From admission to the first step.", SECONDS)
-        self.request_seconds = histogram("request_duration_seconds", "From admission to the end.", SECONDS)
-        self.first_commit = histogram("time_to_first_commit_seconds", "From admission to a first token.", SECONDS)
-        self.rejections = counter("admission_rejections", "Requests that were not admitted.", "reason")
-        self.build = gauge("build_info", "Versions; always 1.", "version", "model", "gate_version")
+        for values in metric.series():
+            counter.labels(*values)
+        return counter
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(name, text, labels, namespace="astargate", registry=self.registry)
+    def _histogram(self, metric: Metric) -> Histogram:
+        return Histogram(
+            metric.name, metric.text, namespace=define.PREFIX, registry=self.registry, buckets=metric.buckets
+        )
 
-    def _histogram(self, name: str, text: str, buckets: Sequence[float]) -> Histogram:
-        return Histogram(name, text, namespace="astargate", registry=self.registry, buckets=buckets)
-
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(name, text, labels, namespace="astargate", registry=self.registry)
+    def _gauge(self, metric: Metric) -> Gauge:
+        return Gauge(metric.name, metric.text, tuple(metric.labels), namespace=define.PREFIX, registry=self.registry)
 
     # -- the engine's observer -----------------------------------------------------------------------------------------
 
@@ -119,16 +125,6 @@ class Metrics:
 
     def on_end(self, handle: Handle) -> None:
         self._count_rows([handle])
-        if handle.error is not None:
-            return
-        job, state = handle.job, handle.state
-        policy, family = job.policy.preset, family_label(job.family)
-        self.spent.labels(policy, family).inc(state.ledger.total)
-        self.equivalent.labels(policy, family).inc(job.full_cfg_equivalent)
-        decided = decision_of(job, state.handoff_step)
-        self.decisions.labels(family, job.policy.gate.source, decided).inc()
-        if decided == "handoff" and state.handoff_step is not None:
-            self.handoff.observe(state.handoff_step / job.steps)
 
     def _count_rows(self, handles: Iterable[Handle]) -> None:
         """Add what ledgers have gained. A sample cancelled in the middle of a step is still charged for that step."""
@@ -140,7 +136,7 @@ class Metrics:
                 for key, rows in list(handle.state.ledger.rows.items()):
                     gained[key] += rows - counted.rows.get(key, 0)
                     counted.rows[key] = rows
-                if handle.error is not None:
+                if handle.job.purpose not in define.BACKGROUND and (handle.error is not None or handle in self._left):
                     abandoned += counted.total - counted.abandoned
                     counted.abandoned = counted.total
         for labels, gain in gained.items():
@@ -154,8 +150,54 @@ class Metrics:
         self.running.set_function(lambda: sum(generation.running for generation in list(active())))
         self.waiting.set_function(lambda: sum(not generation.running for generation in list(active())))
 
+    def admitted(self, prepared: Prepared) -> None:
+        """A request was admitted; `ended` must follow. Counts the samples that no gate serves."""
+        with self._lock:
+            self._unanswered[prepared.id] = set(range(len(prepared.jobs)))
+        if prepared.fallback is not None:
+            labels = family_label(prepared.job.family), prepared.fallback
+            self.fallbacks.labels(*labels).inc(len(prepared.jobs))
+
+    def judged(self, prepared: Prepared, samples: Iterable[Sample]) -> None:
+        """Finished samples that an answer holds: their ledgers, gates, verdicts and repair rounds.
+
+        Those of a request that has ended meanwhile are not counted.
+        """
+        for sample in samples:
+            with self._lock:
+                if sample.index not in self._unanswered.get(prepared.id, ()):
+                    continue
+                self._unanswered[prepared.id].remove(sample.index)
+            self._sample(sample, prepared.policy.preset, family_label(prepared.job.family))
+            if sample.gate.fallback_reason is not None and prepared.fallback is None:
+                self.fallbacks.labels(family_label(prepared.job.family), define.GATE_FAILED).inc()
+
+    def _sample(self, sample: Sample, policy: str, family: str) -> None:
+        rows, gate = sample.forward_evaluations, sample.gate
+        self.spent.labels(policy, family).inc(rows.total)
+        self.equivalent.labels(policy, family).inc(rows.full_cfg_equivalent)
+        self.skipped.labels(policy, family).inc(rows.skipped_by_eos)
+        self.decisions.labels(family, gate.source, gate.decision).inc()
+        if gate.handoff_fraction is not None:
+            self.handoff.observe(gate.handoff_fraction)
+        if sample.satisfied is not None:
+            self.outcomes.labels(family, policy, "satisfied" if sample.satisfied else "failed").inc()
+        for found in sample.repair.passes if sample.repair else ():
+            if found.selector is not None:
+                self.repairs.labels(found.selector, "recovered" if found.satisfied else "failed").inc()
+
+    def abandon(self, handles: Iterable[Handle]) -> None:
+        """No answer will hold the rows of these jobs, whether they have ended or not."""
+        handles = list(handles)
+        with self._lock:
+            self._left.update(handles)
+        self._count_rows(handles)
+
     def ended(self, route: str, generation: Generation, finish_reason: str) -> None:
         """An admitted request was answered, or its client left."""
+        with self._lock:
+            left = self._unanswered.pop(generation.prepared.id, set())
+        self.abandon([generation.handles[index] for index in left])
         self.requests.labels(route, generation.prepared.policy.preset, finish_reason).inc()
         self.request_seconds.observe(time.monotonic() - generation.began)
         for handle in generation.handles:
@@ -164,22 +206,36 @@ class Metrics:
             if handle.first_commit is not None:
                 self.first_commit.observe(handle.first_commit - handle.submitted)
 
-    def fell_back(self, prepared: Prepared) -> None:
-        """The samples of an admitted request that no gate serves."""
-        if prepared.fallback is not None:
-            labels = family_label(prepared.job.family), prepared.fallback
-            self.fallbacks.labels(*labels).inc(len(prepared.jobs))
+    # -- committors, audits --------------------------------------------------------------------------------------------
 
-    def judged(self, prepared: Prepared, samples: Iterable[Sample]) -> None:
-        """The verdicts on finished samples."""
-        for sample in samples:
-            if sample.satisfied is not None:
-                outcome = "satisfied" if sample.satisfied else "failed"
-                labels = family_label(prepared.job.family), prepared.policy.preset, outcome
-                self.outcomes.labels(*labels).inc()
+    def rolled_out(self, count: int = 1) -> None:
+        """Rollouts of a committor measurement finished."""
+        self.rollouts.inc(count)
 
-    def describe(self, model: str, gate_version: str) -> None:
+    def jobs_unfinished(self, counts: Mapping[str, int]) -> None:
+        """How many committor jobs of each unfinished status the database holds, whoever runs them."""
+        for status in define.JOBS.labels["status"]:
+            self.jobs.labels(status).set(counts.get(status, 0))
+
+    def audited(self, family: str | None, *, handoff: bool, full: bool) -> None:
+        """A shadow audit ended: whether the handoff's text and the full continuation's meet the constraint."""
+        words = {True: "ok", False: "fail"}
+        self.audit_pairs.labels(family_label(family), f"{words[handoff]}_{words[full]}").inc()
+
+    def audit_missed(self, count: int = 1) -> None:
+        """Shadow audits that were due could not be run."""
+        self.audit_dropped.inc(count)
+
+    def gate_states(self, states: Mapping[str, GateState]) -> None:
+        """Where the gates of families stand; families that are not named keep their state."""
+        for family, current in states.items():
+            for state in get_args(GateState):
+                self.gate_state.labels(family, state).set(state == current)
+
+    def describe(self, model: str, gate_version: str, max_rows: int) -> None:
+        """What is served; once, when the model is loaded."""
         self.build.labels(package_version(), model, gate_version).set(1)
+        self.step_rows_limit.set(max_rows)
 
     def exposition(self) -> bytes:
         """The text format."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 import uuid
 
+from opentelemetry import trace
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.errors import ApiError, internal
+from service.errors import CLIENT_GONE, ApiError, internal
+from service.logs import ACCESS, REQUEST_ID
 
 logger = logging.getLogger(__name__)
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -28,12 +31,14 @@ class RequestContext:
         given = Headers(scope=scope).get("x-request-id", "")
         identity = given if _GIVEN_ID.fullmatch(given) else f"req-{uuid.uuid4().hex}"
         scope.setdefault("state", {})["request_id"] = identity
-        started = False
+        REQUEST_ID.set(identity)  # the server runs each request in a context of its own
+        trace.get_current_span().set_attribute("astargate.request_id", identity)
+        began, status = time.monotonic(), None
 
         async def tagged(message: Message) -> None:
-            nonlocal started
+            nonlocal status
             if message["type"] == "http.response.start":
-                started = True
+                status = message["status"]
                 MutableHeaders(scope=message)["X-Request-Id"] = identity
             await send(message)
 
@@ -41,9 +46,25 @@ class RequestContext:
             await self.app(scope, receive, tagged)
         except Exception:
             logger.exception("request %s failed", identity)
-            if started:
+            if status is not None:
                 raise
             await internal(identity).response()(scope, receive, tagged)
+        finally:
+            _log(scope, status or CLIENT_GONE, time.monotonic() - began)
+
+
+def _log(scope: Scope, status: int, seconds: float) -> None:
+    """The access log's line. Without the query: it is the client's own words."""
+    caller = scope["state"].get("caller")
+    fields = {
+        "method": scope["method"],
+        "path": scope["path"],
+        "status": status,
+        "seconds": round(seconds, 4),
+        "key_id": caller and caller.key_id,
+    }
+    line = "%(method)s %(path)r %(status)d %(seconds).3f s" + (" key %(key_id)s" if caller else "")
+    ACCESS.info(f"{line} %(request_id)s", fields | {"request_id": scope["state"]["request_id"]}, extra=fields)
 
 
 class BodyLimit:

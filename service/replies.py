@@ -12,6 +12,7 @@ from decoding.job import Job
 from decoding.ledger import Ledger
 from decoding.models.protocol import DenoisingModel
 from decoding.policy import GATE_DEFAULTS, GATE_FIELDS, DecodingPolicy
+from decoding.repair.passes import Pass
 from service.schemas import generate as wire
 from service.schemas.policy import ResolvedPolicy
 from service.translate import Prepared
@@ -72,6 +73,7 @@ def sample(prepared: Prepared, index: int, outcome: Outcome, model: DenoisingMod
         checks=[wire.CheckResult(**asdict(check)) for check in (verdict.checks if verdict else ())],
         forward_evaluations=forward_evaluations(outcome.ledger, outcome.job),
         gate=gate(prepared, outcome),
+        repair=repair(outcome),
         trace=trace(outcome, model) if prepared.trace else None,
     )
 
@@ -92,13 +94,13 @@ def forward_evaluations(ledger: Ledger, job: Job) -> wire.ForwardEvaluations:
 
 def gate(prepared: Prepared, outcome: Outcome) -> wire.GateResult:
     """What the gate, or the fallback in its place, did."""
-    job, word = outcome.job, outcome.decision
+    job, word = outcome.run, outcome.decision
     decided = decision_of(job, outcome.handoff_step)
     handed_off = decided == "handoff"
     masked = outcome.handoff_masked or 0
     return wire.GateResult(
         source=job.policy.gate.source,
-        version=prepared.choice.gate.version if prepared.choice.gate else None,
+        version=job.gate.version if prepared.choice.gate else None,
         decision=decided,
         predicted_horizon=word.predicted_horizon if word else None,
         handoff_step=outcome.handoff_step if handed_off else None,
@@ -108,6 +110,37 @@ def gate(prepared: Prepared, outcome: Outcome) -> wire.GateResult:
         fate_confidence=word.fate_confidence if word else None,
         fallback_reason=outcome.fallback_reason or (prepared.choice.fallback_reason if prepared.fallback else None),
         nearest_regime=dict(prepared.choice.nearest_regime) if prepared.choice.nearest_regime else None,
+    )
+
+
+def repair(outcome: Outcome) -> wire.RepairResult | None:
+    """What the verified loop did; None where nothing was judged."""
+    kept, passes = outcome.kept, outcome.passes
+    if kept is None:
+        return None
+    rounds = [found for found in passes if found.round]
+    return wire.RepairResult(
+        attempts=1 + passes[-1].attempt,
+        rounds=len(rounds),
+        reopened=sum(len(found.reopened) for found in rounds),
+        recovered=kept.satisfied and not passes[0].satisfied,
+        kept=next(index for index, found in enumerate(passes) if found is kept),
+        passes=[_pass(found, outcome.job) for found in passes],
+    )
+
+
+def _pass(found: Pass, job: Job) -> wire.PassReply:
+    policy = job.attempt(found.attempt).policy
+    return wire.PassReply(
+        attempt=found.attempt,
+        round=found.round,
+        preset=policy.preset,
+        selector=policy.repair.selector if policy.repair is not None and found.round else None,
+        reopened=list(found.reopened),
+        text=found.text,
+        satisfied=found.satisfied,
+        score=found.score,
+        forward_evaluations=found.rows,
     )
 
 
@@ -126,6 +159,7 @@ def trace(outcome: Outcome, model: DenoisingModel) -> wire.TraceReply:
     recorded, pieces = outcome.trace, model.codec.pieces
     return wire.TraceReply(
         start_step=recorded.start_step,
+        resumed=[asdict(resumption) for resumption in recorded.resumed],
         steps=[{**stats.to_dict(), "pieces": pieces(list(stats.tokens))} for stats in recorded.steps],
         tokens=list(outcome.tokens),
         pieces=pieces(list(outcome.tokens)),

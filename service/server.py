@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from types import FrameType
 
 import uvicorn
 from prometheus_client import disable_created_metrics
 
+from service import logs
 from service.app import build_app
 from service.lifecycle import Service, Status
 from service.settings import Settings
@@ -43,15 +43,15 @@ class DrainingServer(uvicorn.Server):
 
 def serve(settings: Settings) -> int:
     """Serve until a signal; the exit code of the process."""
-    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s: %(name)s: %(message)s")
+    logs.configure(settings)
     disable_created_metrics()  # type: ignore[no-untyped-call]
     app = build_app(settings)
     config = uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
-        log_level=settings.log_level,
-        access_log=settings.access_log,
+        log_config=None,
+        access_log=False,  # the middleware's own line knows the request's id and key
         timeout_graceful_shutdown=LAST_BYTES_SECONDS,
         server_header=False,
     )

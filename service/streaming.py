@@ -8,23 +8,24 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from decoding.events import Event, ReopenEvent, StepEvent
 from decoding.handle import DecodingError, Handle, Outcome
-from decoding.request import StepEvent
 from service import replies
 from service.backend import Backend
 from service.disconnect import ClientGoneError, StreamEndedError, unless_gone
 from service.errors import ApiError, answer_to, request_id
 from service.generation import Generation
 from service.lifecycle import Service
-from service.schemas.generate import HandoffEvent, Sample, StepEventReply
+from service.schemas.generate import HandoffEvent, ReopenEventReply, Sample, StepEventReply
 from service.translate import Prepared
 
 logger = logging.getLogger(__name__)
@@ -64,12 +65,12 @@ class EventStream(Response):
                 if not isinstance(error, ApiError | DecodingError):
                     logger.exception("the stream of request %s failed", request_id(scope))
                 body = json.dumps(answer_to(error, scope).body)
-                await send({"type": "http.response.body", "body": sse("error", body), "more_body": False})
+                await send({"type": "http.response.body", "body": self.failure(body), "more_body": False})
                 raise StreamEndedError from error
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _chunks(self, generation: Generation) -> AsyncIterator[bytes]:
-        views = [_SampleView(self, index, handle) for index, handle in enumerate(generation.handles)]
+        views = [self.view(index, handle) for index, handle in enumerate(generation.handles)]
         while not all(view.sample for view in views):
             try:
                 await asyncio.wait_for(generation.news(), self.service.settings.keep_alive_seconds)
@@ -78,9 +79,17 @@ class EventStream(Response):
                 continue
             if chunk := await self.service.work(partial(_news, views)):
                 yield chunk
-        yield await self.service.work(partial(self._done, views))
+        yield await self.service.work(partial(self.done, views))
 
-    def _done(self, views: list[_SampleView]) -> bytes:
+    def view(self, index: int, handle: Handle) -> SampleView:
+        """What tells of one sample."""
+        return SampleView(self, index, handle)
+
+    def failure(self, body: str) -> bytes:
+        """The event that ends a stream early; `body` is an error's."""
+        return sse("error", body)
+
+    def done(self, views: Sequence[SampleView]) -> bytes:
         """The last event; worker thread."""
         samples = [view.sample for view in views if view.sample is not None]
         outcomes = [view.handle.result() for view in views]
@@ -88,20 +97,20 @@ class EventStream(Response):
         return sse("done", done.model_dump_json())
 
 
-def _news(views: list[_SampleView]) -> bytes:
+def _news(views: Sequence[SampleView]) -> bytes:
     """Events of all samples since the last call; worker thread, one call at a time for each stream."""
     return b"".join([part for view in views for part in view.news()])
 
 
-class _SampleView:
-    """What has been told of one sample."""
+class SampleView:
+    """What has been told of one sample. Its methods run on worker threads, one call at a time."""
 
     def __init__(self, stream: EventStream, index: int, handle: Handle) -> None:
         self.stream = stream
         self.index = index
         self.handle = handle
         self.sample: Sample | None = None
-        self._told_handoff = handle.job.starts_base
+        self._told_handoff = handle.job.attempt(0).starts_base
 
     def news(self) -> list[bytes]:
         """Events since the last call, as bytes."""
@@ -109,13 +118,20 @@ class _SampleView:
             return []
         # Asked before the events are taken, so that the last one precedes the end; `Generation.news` tells failures.
         done = self.handle.done and self.handle.error is None
-        parts = [part for event in self.handle.take_events() for part in self._step(event)]
+        parts = [part for event in self.handle.take_events() for part in self.step(event)]
         if done:
             outcome = self.handle.result()
-            parts += self._handoff(outcome.handoff_step)
             self.sample = self._finish(outcome)
-            parts.append(sse("sample", self.sample.model_dump_json()))
+            parts += self.end(outcome, self.sample)
         return parts
+
+    def end(self, outcome: Outcome, sample: Sample) -> list[bytes]:
+        """The last events of the sample."""
+        unbroken = len(outcome.passes) <= 1  # else its steps have told of the handoff
+        return [
+            *(self._handoff(outcome.handoff_step, outcome.handoff_masked) if unbroken else []),
+            sse("sample", sample.model_dump_json()),
+        ]
 
     def _finish(self, outcome: Outcome) -> Sample:
         stream = self.stream
@@ -123,22 +139,31 @@ class _SampleView:
         stream.service.metrics.judged(stream.prepared, [sample])
         return sample
 
-    def _step(self, event: StepEvent) -> list[bytes]:
-        parts = self._handoff(event.step) if event.phase == "base" else []
+    def step(self, event: Event) -> list[bytes]:
+        """The events of one step, or of a reopening."""
+        if isinstance(event, ReopenEvent):
+            return [self._reopen(event)]
+        if event.phase == "guided":
+            self._told_handoff = False  # guidance may come back (gate.recheck) and end again
+        parts = self._handoff(event.step, event.masked) if event.phase == "base" else []
         pieces = self.stream.backend.model.codec.pieces(list(event.tokens))
         fields: dict[str, Any] = {name: getattr(event, name) for name in StepEvent.__dataclass_fields__}
         reply = StepEventReply(index=self.index, pieces=pieces, **fields)
         return [*parts, sse("step", reply.model_dump_json())]
 
-    def _handoff(self, step: int | None) -> list[bytes]:
+    def _reopen(self, event: ReopenEvent) -> bytes:
+        pieces = self.stream.backend.model.codec.pieces(list(event.canvas))
+        return sse("reopen", ReopenEventReply(index=self.index, pieces=pieces, **asdict(event)).model_dump_json())
+
+    def _handoff(self, step: int | None, masked: int | None) -> list[bytes]:
         if self._told_handoff or step is None:
             return []
         self._told_handoff = True
-        job, masked = self.handle.job, self.handle.state.handoff_masked or 0
+        job = self.handle.job
         reply = HandoffEvent(
             index=self.index,
             step=step,
             fraction=step / job.steps,
-            committed_fraction=1.0 - masked / job.gen_length,
+            committed_fraction=1.0 - (masked or 0) / job.gen_length,
         )
         return [sse("handoff", reply.model_dump_json())]

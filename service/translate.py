@@ -5,16 +5,20 @@ from __future__ import annotations
 import secrets
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from decoding.constraints import AnyConstraint, parse
-from decoding.gating import GateChoice, GateResolver, NeverGate
+from decoding.gating import GateChoice, GateResolver, NeverGate, Regime
 from decoding.job import Job, Sampling, regime_of
 from decoding.models.protocol import DenoisingModel
 from decoding.noise import NoiseKey
 from decoding.policy import DecodingPolicy, Gate, resolve_policy
+from decoding.repair.costs import selection_rows
+from decoding.repair_policy import Repair
 from decoding.validation import check_job
+from gate_models.cascade import BUDGET_IN_FULL_CFG, shipped_cascades
 from service.canvas import fitting_canvas
 from service.errors import ApiError, invalid
 from service.schemas.base import MAX_SEED, MAX_TRACE_STEPS
@@ -23,6 +27,8 @@ from service.schemas.policy import PolicyRequest
 from service.settings import Settings
 
 FallbackCode = Literal["no_family", "no_gate", "outside_regime"]
+Recorded = Callable[[Job, Regime], GateChoice]
+"""Finds the horizon that was measured for a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +53,19 @@ class Prepared:
         return self.job.policy
 
 
-def prepare(request: GenerateRequest, model: DenoisingModel, gates: GateResolver, settings: Settings) -> Prepared:
+def prepare(
+    request: GenerateRequest,
+    model: DenoisingModel,
+    gates: GateResolver,
+    settings: Settings,
+    recorded: Recorded | None = None,
+    encode: Callable[[str], list[int]] | None = None,
+) -> Prepared:
     """Translate a request. Raises `ApiError`, `PolicyError`, `ConstraintError` or `JobError`, each naming its field.
 
-    Tokenizes and plans: keep it off the event loop.
+    `recorded` knows the horizons that the caller has measured; `encode` makes ids of the prompt (None: the model's
+    template of one user turn). Tokenizes, plans and looks those up: keep it off the
+    event loop.
     """
     constraint = None if request.constraint is None else parse(request.constraint)
     family = _family(request.family, constraint)
@@ -74,7 +89,7 @@ def prepare(request: GenerateRequest, model: DenoisingModel, gates: GateResolver
     if seed + request.n - 1 > MAX_SEED:
         raise invalid("seed", f"must leave room for n samples: seed + n - 1 may be at most {MAX_SEED}")
     job = Job(
-        prompt_ids=_prompt_ids(request, constraint, model),
+        prompt_ids=_prompt_ids(request, constraint, model, encode or model.codec.encode_prompt),
         gen_length=canvas.gen_length,
         steps=canvas.steps,
         policy=policy,
@@ -90,10 +105,15 @@ def prepare(request: GenerateRequest, model: DenoisingModel, gates: GateResolver
         block_length=canvas.block_length,
         family=family,
         constraint=None if constraint is None else constraint.to_spec(),
+        predicate=constraint,
         record="stats" if request.trace else "commits",
         deadline=_deadline(request.deadline_s, settings),
     )
-    job, choice, fallback = _with_gate(job, gates, model.spec.hash)
+    job, choice, fallback = (
+        (_with_attempts(job, model.spec.hash, request.policy), GateChoice(None), None)
+        if policy.preset == "auto"
+        else _with_gate(job, gates, recorded, model.spec.hash)
+    )
     check_job(job, model.spec, invariant=settings.batch_invariant)
     _check_work(job, request.n, settings, trace=request.trace)
     jobs = tuple(replace(job, noise=NoiseKey(seed + index)) for index in range(request.n))
@@ -122,6 +142,10 @@ def _check_size(samples: int, gen_length: int, settings: Settings) -> None:
 
 def _check_used(request: GenerateRequest, policy: DecodingPolicy) -> None:
     """Refuse what the client set and nothing reads."""
+    if policy.guidance_scale == 0.0 and policy.preset != "base":
+        raise invalid(
+            "policy.guidance_scale", f"is 0, so preset '{policy.preset}' would guide nothing; use preset 'base'"
+        )
     if "render_constraint" in request.model_fields_set and request.constraint is None:
         raise invalid("render_constraint", "is not used without a constraint; leave it out")
     if "confidence" in request.model_fields_set and policy.order == "random":
@@ -131,7 +155,15 @@ def _check_used(request: GenerateRequest, policy: DecodingPolicy) -> None:
 def _check_work(job: Job, samples: int, settings: Settings, *, trace: bool) -> None:
     """Bound the rows of all samples together, and the steps of their traces. `job` is valid and has its gate."""
     limit = settings.max_request_rows
-    if samples * job.full_cfg_equivalent > limit:  # no plan costs more, and the plan itself takes time
+    repair = job.policy.repair
+    if repair is not None and (rows := selection_rows(job, repair)) > settings.max_selection_rows:
+        raise invalid(
+            "policy.repair.selector",
+            f"'{repair.selector}' may take {rows} forward evaluations a round, this server allows "
+            f"{settings.max_selection_rows}; use fewer rollouts, a later anchor, or a selector without rollouts",
+            "too_large",
+        )
+    if job.judged or samples * job.full_cfg_equivalent > limit:  # no plan costs more, and the plan itself takes time
         rows = job.estimated_rows
         if samples * rows > limit:
             estimate = f"an estimated {samples * rows} forward evaluations, this server takes at most {limit}"
@@ -152,13 +184,20 @@ def _given(policy: PolicyRequest | None) -> dict[str, Any]:
     """The policy fields that the client set."""
     if policy is None:
         return {}
-    given = policy.model_dump(exclude_none=True, exclude={"preset", "gate"})
+    given = policy.model_dump(exclude_none=True, exclude={"preset", "gate", "repair"})
     if policy.gate is not None:
         given["gate"] = Gate(**policy.gate.model_dump(exclude_none=True))
+    if policy.repair is not None:
+        given["repair"] = Repair(**policy.repair.model_dump(exclude_none=True))
     return given
 
 
-def _prompt_ids(request: GenerateRequest, constraint: AnyConstraint | None, model: DenoisingModel) -> tuple[int, ...]:
+def _prompt_ids(
+    request: GenerateRequest,
+    constraint: AnyConstraint | None,
+    model: DenoisingModel,
+    encode: Callable[[str], list[int]],
+) -> tuple[int, ...]:
     parts = [request.prompt] if request.prompt.strip() else []
     if constraint is not None and request.render_constraint:
         parts.append(constraint.instruction())
@@ -166,7 +205,7 @@ def _prompt_ids(request: GenerateRequest, constraint: AnyConstraint | None, mode
         hint = "set render_constraint to true, or" if constraint is not None else "give a constraint, or"
         raise invalid("prompt", f"is empty; {hint} say what to write")
     try:
-        ids = model.codec.encode_prompt(" ".join(parts))
+        ids = encode(" ".join(parts))
     except ValueError as error:
         raise invalid("prompt", f"cannot be encoded: {error}") from None
     if len(ids) > model.spec.max_prompt:
@@ -181,19 +220,34 @@ def _deadline(seconds: float | None, settings: Settings) -> float | None:
     return None if seconds is None else time.monotonic() + seconds
 
 
-def _with_gate(job: Job, gates: GateResolver, model_hash: str) -> tuple[Job, GateChoice, FallbackCode | None]:
+def _with_attempts(job: Job, model_hash: str, asked: PolicyRequest | None) -> Job:
+    """`job` with the cascade of its family, and a budget where the client set none."""
+    scale = None if asked is None else asked.guidance_scale
+    attempts = shipped_cascades().attempts(job.family, model_hash, job.gen_length, scale)
+    budget = job.policy.budget_rows or BUDGET_IN_FULL_CFG * job.full_cfg_equivalent
+    return replace(job, policy=replace(job.policy, budget_rows=budget), attempts=attempts)
+
+
+def _with_gate(
+    job: Job, gates: GateResolver, recorded: Recorded | None, model_hash: str
+) -> tuple[Job, GateChoice, FallbackCode | None]:
     """`job` with the gate that its policy asks for, or as `on_fallback` says where there is none (contract 7)."""
     if job.starts_base:
         return job, GateChoice(NeverGate()), None
     regime = regime_of(job, model_hash)
-    choice = gates.resolve(job.policy.gate, regime)
+    measured = recorded if job.policy.gate.source == "recorded" else None
+    choice = gates.resolve(job.policy.gate, regime) if measured is None else measured(job, regime)
     if choice.gate is not None:
-        record = "stats" if choice.gate.needs_stats else job.record
+        record = job.record if not choice.gate.needs_stats else "gate" if job.record == "commits" else "fill"
         return replace(job, gate=choice.gate, record=record), choice, None
     reason = choice.fallback_reason or "no gate is available"
     if job.policy.on_fallback == "reject":
         raise invalid("policy.gate.source", f"cannot be served: {reason}", "gate_unavailable")
     code: FallbackCode = (
-        "no_family" if regime.family is None else "outside_regime" if choice.nearest_regime else "no_gate"
+        "no_family"
+        if regime.family is None and measured is None
+        else "outside_regime"
+        if choice.nearest_regime
+        else "no_gate"
     )
     return replace(job, handed_off=job.policy.on_fallback == "base"), choice, code

@@ -18,10 +18,14 @@ def run(
     model: Annotated[str, typer.Option(help="`mini` or a checkpoint folder.")] = "mini",
     device: Annotated[str, typer.Option()] = "cpu",
     dtype: Annotated[str, typer.Option()] = "float32",
+    with_horizon: Annotated[
+        bool, typer.Option("--with-horizon", help="Latency of /generate with and without a horizon job instead.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Write the result here as JSON.")] = None,
 ) -> None:
     """Throughput of the engine against a plain sequential loop, in one run, as ratios."""
     from gate_models.offline import bench  # noqa: PLC0415
+    from service import latency  # noqa: PLC0415
 
     try:
         settings = bench.BenchSettings(
@@ -35,7 +39,7 @@ def run(
             repeats=repeats,
             seed=seed,
         )
-        bench.run(settings, out)
+        (latency if with_horizon else bench).run(settings, out)
     except ValueError as error:  # CheckpointError among them
         typer.echo(f"bench: {error}", err=True)
         raise typer.Exit(2) from None

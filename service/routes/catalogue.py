@@ -1,8 +1,7 @@
-"""GET /v1/models, /v1/constraints, /v1/policies, /v1/gates: what this server knows."""
+"""GET /v1/models, /v1/constraints, /v1/policies: what this server knows."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any, Literal
 
 from fastapi import APIRouter
@@ -11,7 +10,9 @@ from pydantic import Field
 from decoding import constraints
 from decoding.order import CONFIDENCE_KINDS, GUIDED_ORDERS
 from decoding.policy import GATE_DEFAULTS, GATE_FIELDS, PRESETS, resolve_policy
+from decoding.repair_policy import SELECTORS
 from service import examples, replies
+from service.errors import ApiError
 from service.routes.common import ServiceDep
 from service.schemas.base import Reply
 from service.schemas.policy import ResolvedPolicy
@@ -23,6 +24,9 @@ _SUMMARIES = {
     "full_cfg": "Guidance in every step: 2T forward evaluations.",
     "handoff": "Guidance until the gate ends it, then one token a step as scheduled.",
     "parallel_tail": "Guidance until the gate ends it, then tail_width tokens a step.",
+    "reopen_repair": "As handoff; positions of a text that fails its constraint are reopened under guidance.",
+    "auto": "Attempts from cheap to dear, in the order that pays for the family, until the constraint holds or "
+    "budget_rows is spent.",
 }
 
 
@@ -50,13 +54,15 @@ class Defaults(Reply):
 class Model(Reply):
     id: str
     object: Literal["model"] = "model"
+    created: int
+    """Unix time of the server's start, seconds."""
     owned_by: str = "astargate"
     hash: str
     architecture: str
     vocab_size: int
     device: str
-    dtype: str
-    quantization: str
+    precision: str
+    """Arithmetic of the weights: a dtype, or a quantization such as int8."""
     batch_invariant: bool
     tail_reuse: bool
     """Whether this server takes policy.tail_reuse."""
@@ -96,21 +102,6 @@ class GateSourceInfo(Reply):
     """Whether it needs a gate from /v1/gates for the request's family; without one, on_fallback decides."""
 
 
-class GateInfo(Reply):
-    family: str | None
-    source: str
-    version: str
-    fraction: float | None
-    """Where a constant gate hands off; null: it keeps guidance on."""
-    regime: dict[str, Any]
-    """The setting that it was measured in; it serves no other."""
-
-
-class GateList(Reply):
-    object: Literal["list"] = "list"
-    data: list[GateInfo]
-
-
 class PresetInfo(Reply):
     preset: str
     description: str
@@ -121,6 +112,7 @@ class PolicyList(Reply):
     object: Literal["list"] = "list"
     data: list[PresetInfo]
     gate_sources: list[GateSourceInfo]
+    repair_selectors: list[str]
     orders: list[str]
     confidence_kinds: list[str]
 
@@ -135,12 +127,12 @@ async def models(service: ServiceDep) -> ModelList:
         data=[
             Model(
                 id=spec.name,
+                created=service.created,
                 hash=spec.hash,
                 architecture=spec.architecture,
                 vocab_size=spec.vocab_size,
                 device=str(backend.model.device),
-                dtype=settings.dtype,
-                quantization=settings.quantization,
+                precision=spec.precision,
                 batch_invariant=settings.batch_invariant,
                 tail_reuse=spec.reuses_key_values and not settings.batch_invariant,
                 limits=Limits(
@@ -159,6 +151,15 @@ async def models(service: ServiceDep) -> ModelList:
             )
         ]
     )
+
+
+@router.get("/models/{name}", responses=examples.errors(404, 422, 503), summary="One model")
+async def model(service: ServiceDep, name: str) -> Model:
+    """The same entry as in the list, by name or hash."""
+    (found,) = (await models(service)).data
+    if name not in (found.id, found.hash):
+        raise ApiError(404, f"this server serves '{found.id}'", code="model_not_found", param="name")
+    return found
 
 
 @router.get("/constraints", summary="Constraint types")
@@ -187,24 +188,7 @@ async def policies() -> PolicyList:
             )
             for source, fields in GATE_FIELDS.items()
         ],
+        repair_selectors=list(SELECTORS),
         orders=["confidence", "random", *GUIDED_ORDERS],
         confidence_kinds=list(CONFIDENCE_KINDS),
-    )
-
-
-@router.get("/gates", responses=examples.errors(503), summary="Gates that this server holds")
-async def gates(service: ServiceDep) -> GateList:
-    """Calibrated and learned gates, one a family and source. A source that needs none of these always works."""
-    backend = service.backend
-    return GateList(
-        data=[
-            GateInfo(
-                family=cut.regime.family,
-                source="constant",
-                version=backend.gate_version,
-                fraction=cut.fraction,
-                regime=asdict(cut.regime),
-            )
-            for cut in backend.cuts
-        ]
     )

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from decoding.handle import Outcome
 from service import examples, replies
+from service.auth import caller_of
 from service.backend import Backend
 from service.disconnect import unless_gone
 from service.lifecycle import Service
@@ -22,7 +23,7 @@ router = APIRouter(tags=["generate"])
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The samples; with stream: true the events step, handoff, sample, done (or error) as they come",
-        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": examples.STREAM}},
+        "content": {"text/event-stream": {"schema": examples.EVENT, "example": examples.STREAM}},
     },
     **examples.errors(400, 413, 422, 429, 500, 503, 504),
 }
@@ -39,7 +40,8 @@ async def generate(
 ) -> Response:
     """Decode `n` samples. `forward_evaluations` counts rows through the model: a guided step costs 2, a base step 1."""
     backend, route = service.admit(), request.scope["path"]
-    prepared = await service.work(partial(prepare, body, backend.model, backend.gates, service.settings))
+    recorded = service.jobs.horizons_of(caller_of(request)).choice
+    prepared = await service.work(partial(prepare, body, backend.model, backend.gates, service.settings, recorded))
     if body.stream:
         return EventStream(service, backend, prepared, route)
     content = await unless_gone(request.receive, _decode(service, backend, prepared, route))

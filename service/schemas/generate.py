@@ -9,7 +9,8 @@ from pydantic import Field
 from decoding.constraints import FAMILIES
 from decoding.job import Sampling
 from decoding.order import CONFIDENCE_KINDS
-from decoding.policy import GateSource
+from decoding.policy import GateSource, Preset
+from decoding.repair_policy import Selector
 from decoding.validation import MAX_STEPS, MAX_TEMPERATURE
 from service.fielddocs import field_docs
 from service.schemas.base import MAX_CANVAS, MAX_PROMPT_CHARACTERS, MAX_SEED, MAX_TRACE_STEPS, Reply, Request, choices
@@ -19,8 +20,8 @@ from service.schemas.policy import PolicyRequest, ResolvedPolicy
 _SAMPLING = field_docs(Sampling)
 
 
-class GenerateRequest(Request):
-    """One or more texts (samples) from a prompt, a constraint, or both."""
+class CanvasRequest(Request):
+    """A canvas to be decoded: what it is asked for, its shape, and how tokens are drawn."""
 
     prompt: str = Field("", max_length=MAX_PROMPT_CHARACTERS)
     """May be empty where a constraint is given and rendered."""
@@ -46,6 +47,11 @@ class GenerateRequest(Request):
     defer_eos: bool | None = Field(None, description=_SAMPLING["defer_eos"] + " By default where the model needs it.")
     seed: int | None = Field(None, ge=0, le=MAX_SEED)
     """Sample i is decoded with seed + i; null draws one. The seeds used are in the response."""
+
+
+class GenerateRequest(CanvasRequest):
+    """One or more texts (samples) from a prompt, a constraint, or both."""
+
     n: int = Field(1, ge=1, le=MAX_CANVAS)
     """Samples; GET /v1/models has this server's limits on n, on n * gen_length and on estimated rows."""
     stream: bool = False
@@ -101,10 +107,37 @@ class GateResult(Reply):
     """The nearest setting that a gate was audited in."""
 
 
+class PassReply(Reply):
+    """One judged text: an attempt's first (round 0), or a repair round's."""
+
+    attempt: int
+    round: int
+    preset: Preset
+    selector: Selector | None
+    """What chose the positions; null in round 0."""
+    reopened: list[int]
+    text: str
+    satisfied: bool
+    score: float
+    forward_evaluations: int
+    """Of the whole sample until then."""
+
+
 class RepairResult(Reply):
+    """What followed a first text that failed its constraint."""
+
+    attempts: int
+    """Policies tried: 1, or more with preset 'auto'."""
     rounds: int
+    """Repair rounds, of all attempts."""
     reopened: int
+    """Positions reopened, of all rounds."""
     recovered: bool
+    """The first text failed and this one does not."""
+    kept: int
+    """Index of the pass that the text is from."""
+    passes: list[PassReply]
+    """Every text that was judged, in order."""
 
 
 class TraceReply(Reply):
@@ -112,6 +145,8 @@ class TraceReply(Reply):
 
     start_step: int
     steps: list[dict[str, Any]]
+    resumed: list[dict[str, Any]]
+    """Repair rounds and further attempts: the canvas from which step `index` of `steps` went on."""
     tokens: list[int]
     pieces: list[str]
 
@@ -169,6 +204,23 @@ class StepEventReply(Reply):
     pieces: list[str]
     confidence: list[float]
     filled: list[int]
+    masked: int
+    """Masked positions before the step."""
+
+
+class ReopenEventReply(Reply):
+    """Event `reopen`: a finished text of one sample failed its constraint, and decoding goes on from `canvas`."""
+
+    index: int
+    attempt: int
+    round: int
+    """Repair round; 0 where a further attempt begins with an empty canvas."""
+    positions: list[int]
+    """Committed positions that were set back to MASK."""
+    canvas: list[int]
+    pieces: list[str]
+    score: float
+    """Graded score of the best text so far."""
 
 
 class HandoffEvent(Reply):

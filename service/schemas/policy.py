@@ -5,21 +5,24 @@ Fields take their docs, choices and limits from `decoding.policy`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Final
 
-from pydantic import Field, model_validator
+from pydantic import Field, WithJsonSchema
 
 from decoding import policy as policies
 from decoding.models.protocol import ReuseMode
 from decoding.order import GUIDED_ORDERS
 from decoding.policy import MAX_GUIDANCE_SCALE, GateSource, OnFallback, Preset
+from decoding.repair_policy import END, MAX_ROLLOUTS, MAX_ROUNDS, Repair, Selector
 from decoding.validation import MAX_STEPS
-from service.errors import LATER
 from service.fielddocs import field_docs
 from service.schemas.base import MAX_CANVAS, Reply, Request, choices
 
 _POLICY = field_docs(policies.DecodingPolicy)
 _GATE = field_docs(policies.Gate)
+_REPAIR = field_docs(Repair)
+_ANCHOR: Final = {"anyOf": [{"enum": [END]}, {"type": "number", "minimum": 0, "maximum": 1}, {"type": "null"}]}
+"""Checked by `decoding.repair_policy`: a union of pydantic's would name its branches in every error."""
 
 
 class GateRequest(Request):
@@ -31,6 +34,17 @@ class GateRequest(Request):
     confidence: float | None = Field(None, ge=0, le=1, description=_GATE["confidence"])
     row_price: float | None = Field(None, ge=0, le=1, description=_GATE["row_price"])
     threshold: float | None = Field(None, ge=0, le=1, description=_GATE["threshold"])
+    recheck: int | None = Field(None, ge=1, le=MAX_STEPS, description=_GATE["recheck"])
+
+
+class RepairRequest(Request):
+    """How a text that fails its constraint is repaired; a field that is left out takes the default."""
+
+    selector: Selector | None = Field(None, description=_REPAIR["selector"])
+    reopen: int | None = Field(None, ge=1, le=MAX_CANVAS, description=_REPAIR["reopen"])
+    max_rounds: int | None = Field(None, ge=0, le=MAX_ROUNDS, description=_REPAIR["max_rounds"])
+    anchor: Annotated[Any, WithJsonSchema(_ANCHOR)] = Field(None, description=_REPAIR["anchor"])
+    rollouts: int | None = Field(None, ge=1, le=MAX_ROLLOUTS, description=_REPAIR["rollouts"])
 
 
 class PolicyRequest(Request):
@@ -45,6 +59,7 @@ class PolicyRequest(Request):
         description=_POLICY["order"],
         json_schema_extra={"anyOf": [choices("confidence", "random", *GUIDED_ORDERS), {"type": "null"}]},
     )
+    boost_threshold: float | None = Field(None, ge=0, le=1, description=_POLICY["boost_threshold"])
     gate: GateRequest | None = None
     tail_width: int | None = Field(None, ge=1, le=MAX_CANVAS, description=_POLICY["tail_width"])
     tail_threshold: float | None = Field(None, ge=0, le=1, description=_POLICY["tail_threshold"])
@@ -53,14 +68,8 @@ class PolicyRequest(Request):
     on_fallback: OnFallback | None = None
     """What a request gets that no gate serves: full guidance, none, or a 422."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_empty_later_fields(cls, data: Any) -> Any:
-        """A null field that a later version will know asks for nothing."""
-        if not isinstance(data, dict):
-            return data
-        later = {name.removeprefix("policy.") for name in LATER}
-        return {name: value for name, value in data.items() if not (name in later and value is None)}
+    repair: RepairRequest | None = Field(None, description=_POLICY["repair"])
+    budget_rows: int | None = Field(None, ge=1, description=_POLICY["budget_rows"])
 
 
 class GateSettings(Reply):
@@ -70,6 +79,15 @@ class GateSettings(Reply):
     confidence: float | None = None
     row_price: float | None = None
     threshold: float | None = None
+    recheck: int | None = None
+
+
+class RepairSettings(Reply):
+    selector: Selector
+    reopen: int
+    max_rounds: int
+    anchor: Annotated[Any, WithJsonSchema(_ANCHOR)]
+    rollouts: int | None = None
 
 
 class ResolvedPolicy(Reply):
@@ -79,9 +97,12 @@ class ResolvedPolicy(Reply):
     guidance_scale: float
     guided_width: int
     order: str
+    boost_threshold: float | None
     gate: GateSettings
     tail_width: int
     tail_threshold: float | None
     tail_reuse: ReuseMode | None
     tail_refresh: int
     on_fallback: OnFallback
+    repair: RepairSettings | None
+    budget_rows: int | None

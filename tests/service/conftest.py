@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.service.postgres import PostgresServer, programs, unavailable
 from tests.service.process import ServerProcess
 
 
@@ -31,3 +32,22 @@ def spawn(tmp_path):
     yield start
     for process in started:
         process.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL server; skipped where it is not installed, but for the whole check."""
+    folder = programs()
+    if folder is None:
+        unavailable("PostgreSQL is not installed (Debian: apt-get install postgresql)")
+    started = PostgresServer(folder)
+    yield started
+    started.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request, tmp_path):
+    """URL of an empty database of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'astargate.db'}"
+    return request.getfixturevalue("postgres").create()

@@ -34,7 +34,10 @@ class ServerProcess:
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = log
         environment = {k: v for k, v in os.environ.items() if not k.startswith("ASTARGATE_")}
-        command = [sys.executable, "-m", "service.cli", "serve", "--port", str(self.port), "--threads", "1", *options]
+        # A database of its own: never the one of whoever runs the tests.
+        own = () if "--database" in options else ("--database", f"sqlite:///{log.resolve()}.db")
+        given = (*own, *options)
+        command = [sys.executable, "-m", "service.cli", "serve", "--port", str(self.port), "--threads", "1", *given]
         with log.open("wb") as output:
             self.process = subprocess.Popen(
                 command,

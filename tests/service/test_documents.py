@@ -1,4 +1,4 @@
-"""The API describes itself truthfully: OpenAPI, catalogue, landing page, and fields that follow the decoder's."""
+"""The API describes itself truthfully: OpenAPI, catalogue, playground, and fields that follow the decoder's."""
 
 from __future__ import annotations
 
@@ -11,10 +11,22 @@ import pytest
 
 from decoding import policy as policies
 from decoding.constraints import FAMILIES, catalogue
+from decoding.events import ReopenEvent, StepEvent
 from decoding.gating import Decision
-from decoding.request import StepEvent
+from decoding.repair_policy import Repair
+from gate_models import artifact
 from gate_models.constants import shipped_cuts
-from service import examples, openapi, schemas
+from gate_models.learned import shipped_folder
+from service import examples, openapi
+from service.schemas.generate import GateResult, ReopenEventReply, StepEventReply
+from service.schemas.policy import (
+    GateRequest,
+    GateSettings,
+    PolicyRequest,
+    RepairRequest,
+    RepairSettings,
+    ResolvedPolicy,
+)
 from tests.service.process import ROOT
 
 
@@ -32,17 +44,17 @@ def test_the_committed_document_is_current():
 
 
 def test_policy_fields_follow_the_decoder():
-    assert set(schemas.PolicyRequest.model_fields) == names(policies.DecodingPolicy)
-    assert set(schemas.ResolvedPolicy.model_fields) == names(policies.DecodingPolicy)
-    assert set(schemas.GateRequest.model_fields) == set(schemas.GateSettings.model_fields) == names(policies.Gate)
-    assert {"predicted_horizon", "handoff_fate", "fate_confidence"} <= names(Decision) & set(
-        schemas.GateResult.model_fields
-    )
-    assert set(schemas.StepEventReply.model_fields) == names(StepEvent) | {"index", "pieces"}
+    assert set(PolicyRequest.model_fields) == names(policies.DecodingPolicy)
+    assert set(ResolvedPolicy.model_fields) == names(policies.DecodingPolicy)
+    assert set(GateRequest.model_fields) == set(GateSettings.model_fields) == names(policies.Gate)
+    assert set(RepairRequest.model_fields) == set(RepairSettings.model_fields) == names(Repair)
+    assert set(ReopenEventReply.model_fields) == names(ReopenEvent) | {"index", "pieces"}
+    assert {"predicted_horizon", "handoff_fate", "fate_confidence"} <= names(Decision) & set(GateResult.model_fields)
+    assert set(StepEventReply.model_fields) == names(StepEvent) | {"index", "pieces"}
 
 
 def test_every_request_field_is_described(document):
-    for name in ("GateRequest", "PolicyRequest", "GenerateRequest"):
+    for name in ("GateRequest", "RepairRequest", "PolicyRequest", "GenerateRequest"):
         for field, schema in document["components"]["schemas"][name]["properties"].items():
             assert schema.get("description") or "$ref" in str(schema) or field in {"temperature", "constraint"}, field
 
@@ -66,11 +78,12 @@ def test_errors_are_documented(document):
     assert "HTTPValidationError" not in json.dumps(document)
 
 
-def test_nothing_is_listed_that_does_not_work(server, document):
+def test_nothing_is_listed_that_does_not_work(server):
     presets = [entry["preset"] for entry in server.client.get("/v1/policies").json()["data"]]
     assert presets == list(policies.PRESETS)
-    text = json.dumps(document["components"]["schemas"]["PolicyRequest"])
-    assert not re.search("reopen_repair|budget_rows|auto", text)
+    for name in presets:
+        body = {"constraint": {"type": "no_comma"}, "gen_length": 8, "policy": {"preset": name}}
+        assert server.generate(body)["policy"]["preset"] == name
 
 
 def test_constraint_catalogue(server):
@@ -83,10 +96,17 @@ def test_constraint_catalogue(server):
 
 
 def test_gates_and_models(server):
-    gates = server.client.get("/v1/gates").json()["data"]
-    assert [(g["family"], g["source"], g["fraction"]) for g in gates] == [
-        (cut.regime.family, "constant", cut.fraction) for cut in shipped_cuts()
+    cuts = shipped_cuts()
+    listed = server.client.get("/v1/gates").json()
+    gates = listed["data"]
+    assert [(g["family"], g["source"], g["fraction"]) for g in gates[: len(cuts)]] == [
+        (cut.regime.family, "constant", cut.fraction) for cut in cuts
     ]
+    learned, _ = artifact.load_all(shipped_folder())
+    assert {(g["family"], g["source"]) for g in gates[len(cuts) :]} == {
+        (bundle.family, source) for bundle in learned for source in bundle.sources
+    }
+    assert listed["refused"] == []
     (model,) = server.client.get("/v1/models").json()["data"]
     assert model["batch_invariant"] is True
     assert model["limits"]["max_prompt"] > 0
@@ -108,11 +128,11 @@ def test_the_readme_s_request_works(server):
     assert all(sample["text"] for sample in answer["samples"])
 
 
-def test_landing_page_links_work(server):
+def test_playground_links_work(server):
     page = server.client.get("/")
     assert page.headers["content-type"].startswith("text/html")
-    links = re.findall(r'href="([^"]+)"', page.text)
-    assert "/docs" in links
+    links = [link for link in re.findall(r'(?:href|src)="([^"]+)"', page.text) if not link.startswith("#")]
+    assert {"/docs", "/metrics"} < set(links)
     for link in links:
         assert server.client.get(link).status_code == 200, link
 

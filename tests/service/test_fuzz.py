@@ -8,7 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decoding.constraints import catalogue
-from service import schemas
+from decoding.order import GUIDED_ORDERS
+from decoding.policy import PRESETS, REUSE_MODES
+from decoding.repair_policy import SELECTORS
+from service.schemas.generate import GenerateRequest
+from service.schemas.policy import GateRequest, PolicyRequest, RepairRequest
 from tests.service.process import error_of
 
 SCALARS = (
@@ -39,19 +43,45 @@ def constraints(draw):
 
 
 GATES = fields_of(
-    schemas.GateRequest,
+    GateRequest,
     source=st.sampled_from(["fraction", "never", "drained", "constant", "policy", "value"]),
     fraction=st.floats(0, 1),
 )
+REPAIRS = fields_of(
+    RepairRequest,
+    selector=st.sampled_from(SELECTORS),
+    reopen=st.integers(1, 4),
+    max_rounds=st.integers(0, 2),
+    anchor=st.just("end") | st.floats(0, 1),
+    rollouts=st.integers(1, 3),
+)
 POLICIES = fields_of(
-    schemas.PolicyRequest,
-    preset=st.sampled_from(["base", "full_cfg", "handoff", "parallel_tail"]),
+    PolicyRequest,
+    preset=st.sampled_from(PRESETS),
     gate=GATES,
     guidance_scale=st.floats(0, 20),
+    order=st.sampled_from(["confidence", "random", *GUIDED_ORDERS]),
+    boost_threshold=st.floats(0, 1),
     tail_width=st.integers(1, 8),
+    tail_threshold=st.floats(0, 1),
+    tail_reuse=st.sampled_from(REUSE_MODES),
+    tail_refresh=st.integers(1, 9),
     guided_width=st.integers(1, 8),
+    on_fallback=st.sampled_from(["full_cfg", "base", "reject"]),
+    repair=REPAIRS,
+    budget_rows=st.integers(1, 100),
 )
-WRONG = fields_of(schemas.GenerateRequest, constraint=constraints(), policy=POLICIES)
+TAILS = st.fixed_dictionaries(
+    {"preset": st.just("parallel_tail"), "gate": st.just({"source": "fraction", "fraction": 0.3})},
+    optional={
+        "tail_width": st.integers(1, 6),
+        "tail_threshold": st.floats(0, 1),
+        "tail_reuse": st.sampled_from(REUSE_MODES),
+        "tail_refresh": st.integers(1, 9),
+        "guided_width": st.integers(1, 3),
+    },
+)
+WRONG = fields_of(GenerateRequest, constraint=constraints(), policy=POLICIES)
 SMALL = {"gen_length": 6, "steps": 3, "n": 1}
 RIGHT = st.fixed_dictionaries(
     {"prompt": st.text(max_size=30), **{name: st.just(value) for name, value in SMALL.items()}},
@@ -95,3 +125,15 @@ def test_anything(server, body):
 @given(body=RIGHT)
 def test_nearly_right(server, body):
     check(server, body)
+
+
+def test_every_tail(spawn):
+    """On a server that can reuse keys and values, which batch-invariant mode cannot."""
+    server = spawn().wait_for(200)
+
+    @settings(QUIET, max_examples=60)
+    @given(policy=TAILS, blocks=st.sampled_from([None, 2, 3]), seed=st.integers(0, 9))
+    def one(policy, blocks, seed):
+        check(server, {"prompt": "a dog", **SMALL, "policy": policy, "block_length": blocks, "seed": seed})
+
+    one()

@@ -1,0 +1,96 @@
+"""astargate census"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def run(
+    subtasks: Annotated[str, typer.Option(help="Subtasks separated by commas, or `all`.")],
+    out: Annotated[Path, typer.Option(help="Folder of the census; one that is there is resumed or grown.")],
+    model: Annotated[str, typer.Option(help="`mini` or a checkpoint folder.")] = "mini",
+    prompts: Annotated[int | None, typer.Option(min=1, help="Prompts a subtask (default: all it has).")] = None,
+    rollouts: Annotated[int, typer.Option(min=1, help="N: continuations a cell.")] = 24,
+    seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
+    weight: Annotated[float, typer.Option(help="Guidance scale of the run that is frozen.")] = 2.0,
+    repeats: Annotated[int, typer.Option(min=1, help="Recorded runs at that scale; the first is frozen.")] = 2,
+    extra_weights: Annotated[str, typer.Option(help="Scales of further recorded runs, one each.")] = "0,0.5,1,4",
+    grid: Annotated[str, typer.Option(help="Freeze grid (default: the paper's).")] = "",
+    extra_grid: Annotated[str, typer.Option(help="Further fractions with cells, such as 0.7,0.8,0.9.")] = "",
+    tail_widths: Annotated[str, typer.Option(help="Base arms by tail width, such as 1,8.")] = "1",
+    sweep: Annotated[str, typer.Option(help="Weight sweep by fresh runs, such as 0,0.5,1,1.5,2,2.5,3,3.5,4.")] = "",
+    switch: Annotated[bool, typer.Option(help="Also fresh runs that hand off at each grid point (Eq. 5).")] = False,
+    gen_length: Annotated[int | None, typer.Option(min=1, help="Canvas (default: each subtask's).")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps (default: each subtask's).")] = None,
+    temperature: Annotated[float, typer.Option(min=0.0, max=5.0)] = 1.0,
+    block_length: Annotated[int | None, typer.Option(min=1, help="Blocks (default: the whole canvas).")] = None,
+    order: Annotated[str, typer.Option(help="Commit order while guided.")] = "confidence",
+    guided_width: Annotated[int, typer.Option(min=1, help="Positions a guided step.")] = 1,
+    coupling: Annotated[
+        str, typer.Option(help="independent cells, or common or antithetic numbers across the arms.")
+    ] = "independent",
+    workers: Annotated[int, typer.Option(min=1, help="Worker processes.")] = 1,
+    shard: Annotated[int, typer.Option(min=1, help="Prompts that a worker takes and writes at a time.")] = 2,
+    device: Annotated[str, typer.Option()] = "cpu",
+    dtype: Annotated[str, typer.Option()] = "float32",
+    threads: Annotated[int, typer.Option(min=1, help="Threads a worker.")] = 1,
+    max_rows: Annotated[int, typer.Option(min=2, help="Rows a forward.")] = 64,
+    batch_invariant: Annotated[bool, typer.Option(help="Bit-equal whatever shares the batch.")] = True,
+    compact: Annotated[Path | None, typer.Option(help="Afterwards write the small form to this folder.")] = None,
+) -> None:
+    """Measure committors along recorded guided runs: every prompt x grid point x arm x N rollouts."""
+    from decoding.policy import FREEZE_GRID  # noqa: PLC0415
+    from gate_models.offline import census, census_store  # noqa: PLC0415
+    from gate_models.offline.census_plan import CensusSettings  # noqa: PLC0415
+    from gate_models.offline.execute import WorkerError  # noqa: PLC0415
+
+    try:
+        settings = CensusSettings(
+            subtasks=tuple(name.strip() for name in subtasks.split(",")),
+            prompts=prompts,
+            rollouts=rollouts,
+            seed=seed,
+            model=model,
+            weight=weight,
+            repeats=repeats,
+            extra_weights=tuple(sorted({*_numbers(extra_weights)})),
+            grid=tuple(_numbers(grid)) or FREEZE_GRID,
+            extra_grid=tuple(_numbers(extra_grid)),
+            tail_widths=tuple(int(width) for width in tail_widths.split(",")),
+            sweep=tuple(_numbers(sweep)),
+            switch=switch,
+            gen_length=gen_length,
+            steps=steps,
+            temperature=temperature,
+            block_length=block_length,
+            order=order,
+            guided_width=guided_width,
+            coupling=census.coupling_named(coupling),
+            device=device,
+            dtype=dtype,
+            invariant=batch_invariant,
+            threads=threads,
+            max_rows=max_rows,
+        )
+        finished = census.run(settings, out, workers=workers, shard=shard)
+        if compact is not None and not finished.stopped:
+            census_store.write_compact(census_store.load_census(out, heavy=False), compact)
+    except (ValueError, WorkerError) as error:
+        typer.echo(f"census: {error}", err=True)
+        raise typer.Exit(2) from None
+    speed = finished.rows / finished.seconds if finished.seconds else 0.0
+    typer.echo(f"{finished.prompts} prompts, {finished.rows} forward evaluations, {speed:.0f} a second")
+    if finished.stopped:
+        typer.echo(f"stopped with {finished.left} prompts left; run the same command again to go on", err=True)
+        raise typer.Exit(130)
+    typer.echo(f"complete: astargate census-report {out}")
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise ValueError(f"{text!r} is not a list of numbers such as 0.5,1,2") from None

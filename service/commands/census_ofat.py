@@ -1,0 +1,60 @@
+"""astargate census-ofat"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def run(
+    subtasks: Annotated[str, typer.Option(help="Subtasks separated by commas, or `all`.")],
+    out: Annotated[Path, typer.Option(help="Folder; each configuration is a census in a folder of its own.")],
+    weights: Annotated[str, typer.Option(help="Weight axis, such as 0.5,1,4.")] = "",
+    lengths: Annotated[str, typer.Option(help="Canvas axis, such as 16,32,48.")] = "",
+    steps: Annotated[str, typer.Option(help="Steps axis, such as 8,16,32.")] = "",
+    model: Annotated[str, typer.Option(help="`mini` or a checkpoint folder.")] = "mini",
+    prompts: Annotated[int | None, typer.Option(min=1, help="Prompts a subtask (default: all it has).")] = None,
+    rollouts: Annotated[int, typer.Option(min=1, help="N: continuations a cell.")] = 24,
+    seed: Annotated[int, typer.Option()] = 0,
+    weight: Annotated[float, typer.Option(help="Guidance scale of the centre.")] = 2.0,
+    workers: Annotated[int, typer.Option(min=1)] = 1,
+    shard: Annotated[int, typer.Option(min=1)] = 2,
+    device: Annotated[str, typer.Option()] = "cpu",
+    dtype: Annotated[str, typer.Option()] = "float32",
+    max_rows: Annotated[int, typer.Option(min=2)] = 64,
+) -> None:
+    """Fates and horizons one factor at a time: guidance weight, canvas, steps. Resumable like the census."""
+    from gate_models.offline import ofat  # noqa: PLC0415
+    from gate_models.offline.census_plan import CensusSettings  # noqa: PLC0415
+    from gate_models.offline.execute import WorkerError  # noqa: PLC0415
+
+    try:
+        centre = CensusSettings(
+            subtasks=tuple(name.strip() for name in subtasks.split(",")),
+            prompts=prompts,
+            rollouts=rollouts,
+            seed=seed,
+            model=model,
+            weight=weight,
+            repeats=1,
+            extra_weights=(),
+            device=device,
+            dtype=dtype,
+            max_rows=max_rows,
+        )
+        configured = ofat.configurations(
+            centre,
+            weights=[float(part) for part in weights.split(",") if part],
+            lengths=[int(part) for part in lengths.split(",") if part],
+            steps=[int(part) for part in steps.split(",") if part],
+        )
+        finished = ofat.run(configured, out, workers=workers, shard=shard)
+    except (ValueError, WorkerError) as error:
+        typer.echo(f"census-ofat: {error}", err=True)
+        raise typer.Exit(2) from None
+    typer.echo(ofat.to_markdown(ofat.rows(out)))
+    if any(found.stopped for found in finished.values()):
+        typer.echo("stopped; run the same command again to go on", err=True)
+        raise typer.Exit(130)

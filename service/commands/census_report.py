@@ -1,0 +1,35 @@
+"""astargate census-report"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def run(
+    folder: Annotated[Path, typer.Argument(help="Folder of a census, or its compact form.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    splits: Annotated[int, typer.Option(min=1, help="Half-splits of the cross-fitting.")] = 200,
+    digest: Annotated[bool, typer.Option(help="Also print a digest of everything measured.")] = False,
+    compact: Annotated[Path | None, typer.Option(help="Write the small form of the census to this folder.")] = None,
+) -> None:
+    """Fates, horizons and the noninferiority table of a census, however far it has come."""
+    from gate_models.offline import census_report, census_store, census_tables  # noqa: PLC0415
+
+    try:
+        census = census_store.load_census(folder, heavy=digest)
+        reports = census_report.report(census, splits=splits)
+        if compact is not None:
+            census_store.write_compact(census, compact)
+    except ValueError as error:
+        typer.echo(f"census-report: {error}", err=True)
+        raise typer.Exit(2) from None
+    if as_json:
+        typer.echo(json.dumps(census_tables.to_json(census, reports), indent=1))
+    else:
+        typer.echo(census_tables.to_markdown(census, reports, splits))
+    if digest:
+        typer.echo(f"digest {census_store.digest(census)}")

@@ -1,0 +1,59 @@
+"""astargate repair-census"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def run(
+    out: Annotated[Path, typer.Option(help="File of the census (JSON lines); one that is there is gone on with.")],
+    subtasks: Annotated[str, typer.Option(help="Subtasks separated by commas, or `all`.")] = "all",
+    prompts: Annotated[int | None, typer.Option(min=1, help="Prompts a subtask (default: all it has).")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Recorded runs a prompt.")] = 2,
+    continuations: Annotated[int, typer.Option(min=1, help="Continuations an arm, and rollouts a cell.")] = 10,
+    counts: Annotated[str, typer.Option(help="Reopened positions K.")] = "1,3",
+    selectors: Annotated[str, typer.Option(help="Selectors (default: the paper's and our own).")] = "",
+    seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
+    weight: Annotated[float, typer.Option(help="Guidance scale.")] = 2.0,
+    model: Annotated[str, typer.Option(help="`mini` or a checkpoint folder.")] = "mini",
+    device: Annotated[str, typer.Option()] = "cpu",
+    threads: Annotated[int, typer.Option(min=1)] = 1,
+    max_rows: Annotated[int, typer.Option(min=2, help="Rows a forward.")] = 64,
+    batch_invariant: Annotated[bool, typer.Option(help="Bit-equal whatever shares the batch.")] = True,
+    report: Annotated[Path | None, typer.Option(help="Write the tables here (default: print them).")] = None,
+) -> None:
+    """Reopen failed runs by every selector, against a control that reopens nothing (paper, "Repair by Reopening")."""
+    from gate_models.offline import interventions, repair_report  # noqa: PLC0415
+    from gate_models.offline.repair_arms import OWN_SELECTORS, PAPER_SELECTORS  # noqa: PLC0415
+
+    try:
+        settings = interventions.RepairSettings(
+            subtasks=tuple(subtasks.split(",")),
+            prompts=prompts,
+            seeds=seeds,
+            continuations=continuations,
+            counts=tuple(int(count) for count in counts.split(",")),
+            selectors=tuple(selectors.split(",")) if selectors else (*PAPER_SELECTORS, *OWN_SELECTORS),  # type: ignore[arg-type]
+            seed=seed,
+            weight=weight,
+            model=model,
+            device=device,
+            threads=threads,
+            max_rows=max_rows,
+            invariant=batch_invariant,
+        )
+        interventions.run(settings, out)
+        text = repair_report.report(*interventions.read_units(out))
+    except BlockingIOError:
+        typer.echo(f"repair-census: another process is at {out}", err=True)
+        raise typer.Exit(2) from None
+    except ValueError as error:
+        typer.echo(f"repair-census: {error}", err=True)
+        raise typer.Exit(2) from None
+    if report is None:
+        typer.echo(text)
+    else:
+        report.write_text(text, encoding="utf-8")

@@ -1,0 +1,233 @@
+"""Committor jobs in the database: queued, claimed under a lease, written by the holder of the newest token alone."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, and_, case, delete, func, insert, null, or_, select, tuple_, update
+from sqlalchemy.sql import ColumnElement
+
+from service.database import Database
+from service.jobs_schema import JOB_COLUMNS, JOBS, ROLLOUTS, UNFINISHED, JobRecord, RolloutRecord
+
+MAX_ATTEMPTS: Final = 5
+"""Servers that may die while they run a job before it is given up: a job that kills them must not do so for ever."""
+
+
+class LeaseLostError(RuntimeError):
+    """The job is no longer this server's: cancelled, or taken over after its lease ran out."""
+
+
+class QueueLimitError(RuntimeError):
+    """Too many jobs are unfinished; `rows_ahead` are the estimated forward evaluations that they have left."""
+
+    def __init__(self, message: str, rows_ahead: int) -> None:
+        super().__init__(message)
+        self.rows_ahead = rows_ahead
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """What is known of a job when it arrives."""
+
+    key_id: str
+    request: dict[str, Any]
+    model: str
+    model_hash: str
+    rollouts_total: int
+    rows_estimated: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """Unfinished jobs that one key, and all keys together, may have."""
+
+    per_key: int
+    total: int
+
+
+class JobStore:
+    """Every statement about jobs. `owner` names this server process; methods may be called from any thread."""
+
+    def __init__(self, database: Database, owner: str, lease_seconds: float) -> None:
+        self.database = database
+        self.owner = owner
+        self.lease_seconds = lease_seconds
+
+    # -- callers ---------------------------------------------------------------------------------------------------
+
+    def add(self, new: NewJob, limits: QueueLimits, *, claimed: bool = False) -> JobRecord:
+        """Queue a job or, `claimed`, begin with it here. Raises `QueueLimitError`."""
+        values: dict[str, Any] = {**asdict(new), "id": f"com-{uuid.uuid4().hex}", "created": self.database.now}
+        values |= self._claim_values(token=1, attempts=1) if claimed else {"status": "queued"}
+        with self.database.write() as connection:
+            self._check_limits(connection, new.key_id, limits)
+            connection.execute(insert(JOBS).values(values))
+            return self._one(connection, JOBS.c.id == values["id"])
+
+    def _check_limits(self, connection: Connection, key_id: str, limits: QueueLimits) -> None:
+        unfinished = JOBS.c.status.in_(UNFINISHED)
+        left = func.coalesce(func.sum(JOBS.c.rows_estimated - JOBS.c.rows_done), 0)
+        own = connection.scalar(select(func.count()).where(unfinished, JOBS.c.key_id == key_id)) or 0
+        every, rows = connection.execute(select(func.count(), left).where(unfinished)).one()
+        for found, limit, whose in ((own, limits.per_key, "of yours"), (every, limits.total, "of all callers")):
+            if found >= limit:
+                raise QueueLimitError(f"{found} jobs {whose} are unfinished already (limit {limit})", max(0, int(rows)))
+
+    def get(self, key_id: str, job_id: str) -> JobRecord | None:
+        """A job of this key's; None where there is none."""
+        with self.database.read() as connection:
+            return self._found(connection, self._own(key_id, job_id))
+
+    def page(self, key_id: str, limit: int, after: str | None = None, status: str | None = None) -> list[JobRecord]:
+        """This key's jobs, newest first, from after the job `after` on."""
+        wanted = [JOBS.c.key_id == key_id]
+        if status is not None:
+            wanted.append(JOBS.c.status == status)
+        if after is not None:
+            place = select(JOBS.c.created, JOBS.c.id).where(self._own(key_id, after)).subquery()
+            wanted.append(tuple_(JOBS.c.created, JOBS.c.id) < select(place.c.created, place.c.id).scalar_subquery())
+        query = select(*JOB_COLUMNS).where(*wanted).order_by(JOBS.c.created.desc(), JOBS.c.id.desc()).limit(limit)
+        with self.database.read() as connection:
+            return [JobRecord.of(row) for row in connection.execute(query)]
+
+    def cancel(self, key_id: str, job_id: str) -> JobRecord | None:
+        """Cancel an unfinished job (a finished one stays as it is); whoever runs it finds out with its next write."""
+        ended = {"status": "cancelled", "finished": self.database.now, "lease_until": None}
+        with self.database.write() as connection:
+            own = self._own(key_id, job_id)
+            connection.execute(update(JOBS).where(own, JOBS.c.status.in_(UNFINISHED)).values(ended))
+            return self._found(connection, own)
+
+    def counts(self) -> dict[str, int]:
+        """Unfinished jobs of all keys by status."""
+        query = select(JOBS.c.status, func.count()).where(JOBS.c.status.in_(UNFINISHED)).group_by(JOBS.c.status)
+        with self.database.read() as connection:
+            return {str(status): int(count) for status, count in connection.execute(query)}
+
+    # -- workers ---------------------------------------------------------------------------------------------------
+
+    def claim(self, model_hash: str) -> JobRecord | None:
+        """The oldest job for this model that nobody runs (its owner's lease may have run out), now this server's."""
+        free = or_(JOBS.c.status == "queued", and_(JOBS.c.status == "running", JOBS.c.lease_until < self.database.now))
+        wanted = and_(JOBS.c.model_hash == model_hash, free)
+        oldest = select(JOBS.c.id).where(wanted).order_by(JOBS.c.created, JOBS.c.id).limit(1)
+        with self.database.write() as connection:
+            self._give_up(connection, wanted)
+            job_id = connection.scalar(oldest.with_for_update(skip_locked=True))
+            if job_id is None:
+                return None
+            values = self._claim_values(token=JOBS.c.token + 1, attempts=JOBS.c.attempts + 1)
+            connection.execute(update(JOBS).where(JOBS.c.id == job_id).values(values))
+            return self._one(connection, JOBS.c.id == job_id)
+
+    def _give_up(self, connection: Connection, wanted: ColumnElement[bool]) -> None:
+        reason = f"{MAX_ATTEMPTS} servers stopped in the middle of this job; it is not tried again"
+        ended = {"status": "failed", "finished": self.database.now, "error": reason, "lease_until": None}
+        connection.execute(update(JOBS).where(wanted, JOBS.c.attempts >= MAX_ATTEMPTS).values(ended))
+
+    def heartbeat(self, job: JobRecord) -> None:
+        """Extend the lease. Raises `LeaseLostError`."""
+        with self._held(job):
+            pass
+
+    # What follows may be called again where a connection broke and nobody knows whether it was done: it counts once.
+
+    def save_recording(self, job: JobRecord, recording: dict[str, Any], rows: int) -> None:
+        """Keep the recorded run. Raises `LeaseLostError`."""
+        first = case((JOBS.c.recording.is_(null()), rows), else_=0)
+        with self._held(job, {"recording": recording, "rows_done": JOBS.c.rows_done + first}):
+            pass
+
+    def save_rollouts(self, job: JobRecord, found: Sequence[RolloutRecord]) -> None:
+        """Keep finished continuations, each once. Raises `LeaseLostError`."""
+        key = ROLLOUTS.c.step, ROLLOUTS.c.arm, ROLLOUTS.c.rollout
+        batch = [column.in_({getattr(rollout, column.name) for rollout in found}) for column in key]
+        with self._held(job) as connection:
+            kept = {tuple(row) for row in connection.execute(select(*key).where(ROLLOUTS.c.job_id == job.id, *batch))}
+            fresh = [r for r in found if (r.step, r.arm, r.rollout) not in kept]
+            if fresh:
+                connection.execute(insert(ROLLOUTS), [{"job_id": job.id, **asdict(rollout)} for rollout in fresh])
+            progress: dict[str, Any] = {
+                "rollouts_done": JOBS.c.rollouts_done + len(fresh),
+                "rows_done": JOBS.c.rows_done + sum(rollout.rows for rollout in fresh),
+            }
+            connection.execute(update(JOBS).where(JOBS.c.id == job.id).values(progress))
+
+    def rollouts(self, job: JobRecord) -> list[RolloutRecord]:
+        """What has been kept of a job, by step, arm and number."""
+        names = ("step", "arm", "rollout", "satisfied", "score", "rows")
+        query = select(*(ROLLOUTS.c[name] for name in names)).where(ROLLOUTS.c.job_id == job.id)
+        with self.database.read() as connection:
+            return [RolloutRecord(*row) for row in connection.execute(query.order_by("step", "arm", "rollout"))]
+
+    @contextmanager
+    def finishing(self, job: JobRecord, result: dict[str, Any]) -> Iterator[Connection]:
+        """The job succeeds, together with what the block writes, or not at all. Raises `LeaseLostError`."""
+        ended: dict[str, Any] = {"status": "succeeded", "result": result, "finished": self.database.now}
+        ended["rollouts_total"] = JOBS.c.rollouts_done  # an end-of-text may have left grid points out
+        with self._held(job, ended, lease=False) as connection:
+            yield connection
+
+    def fail(self, job: JobRecord, error: str) -> None:
+        """The job fails for good. Raises `LeaseLostError`."""
+        ended: dict[str, Any] = {"status": "failed", "error": error, "finished": self.database.now}
+        with self._held(job, ended, lease=False):
+            pass
+
+    def release(self, job: JobRecord) -> None:
+        """Put the job back for another server to go on with. Raises `LeaseLostError`."""
+        given_back: dict[str, Any] = {"status": "queued", "owner": None, "attempts": JOBS.c.attempts - 1}
+        with self._held(job, given_back, lease=False):
+            pass
+
+    def purge(self, seconds: float) -> int:
+        """Forget jobs that ended (or arrived, and found no server for their model) more than `seconds` ago."""
+        last = func.coalesce(JOBS.c.finished, JOBS.c.created)
+        with self.database.write() as connection:
+            old = delete(JOBS).where(JOBS.c.status != "running", last < self.database.now - seconds)
+            return int(connection.execute(old).rowcount)
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _held(
+        self, job: JobRecord, values: dict[str, Any] | None = None, *, lease: bool = True
+    ) -> Iterator[Connection]:
+        """A write on behalf of the job's holder: nothing of it happens once another one holds it."""
+        values = {**(values or {}), "lease_until": self.database.now + self.lease_seconds if lease else None}
+        mine = and_(JOBS.c.id == job.id, JOBS.c.token == job.token, JOBS.c.status == "running")
+        with self.database.write() as connection:
+            if connection.execute(update(JOBS).where(mine).values(values)).rowcount != 1:
+                raise LeaseLostError(f"job {job.id} is no longer this server's")
+            yield connection
+
+    def _claim_values(self, *, token: Any, attempts: Any) -> dict[str, Any]:
+        now = self.database.now
+        return {
+            "status": "running",
+            "owner": self.owner,
+            "token": token,
+            "attempts": attempts,
+            "started": func.coalesce(JOBS.c.started, now) if not isinstance(token, int) else now,
+            "lease_until": now + self.lease_seconds,
+        }
+
+    @staticmethod
+    def _own(key_id: str, job_id: str) -> ColumnElement[bool]:
+        return and_(JOBS.c.key_id == key_id, JOBS.c.id == job_id)
+
+    @staticmethod
+    def _found(connection: Connection, wanted: ColumnElement[bool]) -> JobRecord | None:
+        row = connection.execute(select(*JOB_COLUMNS).where(wanted)).one_or_none()
+        return None if row is None else JobRecord.of(row)
+
+    def _one(self, connection: Connection, wanted: ColumnElement[bool]) -> JobRecord:
+        found = self._found(connection, wanted)
+        if found is None:
+            raise LookupError("a job that was just written is not there")
+        return found

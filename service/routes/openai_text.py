@@ -1,0 +1,72 @@
+"""POST /v1/completions and /v1/chat/completions: OpenAI's shapes over the same decoder."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from decoding.handle import Outcome
+from service import examples, openai_replies, replies
+from service.auth import caller_of
+from service.backend import Backend
+from service.disconnect import unless_gone
+from service.lifecycle import Service
+from service.openai_replies import CHAT, COMPLETION, Shape
+from service.openai_stream import OpenAIStream
+from service.openai_translate import prepare_openai
+from service.routes.common import ServiceDep
+from service.schemas.openai import ChatReply, ChatRequest, CompletionReply, CompletionRequest
+from service.translate import Prepared
+
+router = APIRouter(prefix="/v1", tags=["openai"])
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The choices; with stream: true chunks of text in order, then [DONE]",
+        "content": {"text/event-stream": {"schema": examples.EVENT}},
+    },
+    **examples.errors(400, 404, 413, 422, 429, 500, 503, 504),
+}
+
+
+@router.post(
+    "/completions", response_model=CompletionReply, responses=_RESPONSES, summary="Texts in OpenAI's completion shape"
+)
+async def completions(request: Request, service: ServiceDep, body: CompletionRequest) -> Response:
+    """`constraint`, `policy` and the fields after them are this server's own (`extra_body` in OpenAI's client)."""
+    return await _answer(request, service, body, COMPLETION)
+
+
+@router.post(
+    "/chat/completions", response_model=ChatReply, responses=_RESPONSES, summary="The next turn in OpenAI's chat shape"
+)
+async def chat_completions(request: Request, service: ServiceDep, body: ChatRequest) -> Response:
+    """Messages go through the model's own chat template; a model without roles reads all turns as one text."""
+    return await _answer(request, service, body, CHAT)
+
+
+async def _answer(request: Request, service: Service, body: CompletionRequest | ChatRequest, shape: Shape) -> Response:
+    backend, route = service.admit(), request.scope["path"]
+    recorded = service.jobs.horizons_of(caller_of(request)).choice
+    work = partial(prepare_openai, body, backend.model, backend.gates, service.settings, recorded)
+    prepared = await service.work(work)
+    if body.stream:
+        with_usage = body.stream_options is not None and body.stream_options.include_usage
+        return OpenAIStream(service, backend, prepared, route, shape=shape, with_usage=with_usage)
+    content = await unless_gone(request.receive, _decode(service, backend, prepared, route, shape))
+    return Response(content, media_type="application/json")
+
+
+async def _decode(service: Service, backend: Backend, prepared: Prepared, route: str, shape: Shape) -> bytes:
+    async with service.generation(prepared, route) as generation:
+        outcomes = await generation.outcomes()
+        return await service.work(partial(_content, service, backend, prepared, outcomes, shape))
+
+
+def _content(service: Service, backend: Backend, prepared: Prepared, outcomes: list[Outcome], shape: Shape) -> bytes:
+    """The answer as JSON; worker thread."""
+    samples = [replies.sample(prepared, index, outcome, backend.model) for index, outcome in enumerate(outcomes)]
+    service.metrics.judged(prepared, samples)
+    return openai_replies.response(shape, prepared, samples, outcomes, backend.model).model_dump_json().encode()

@@ -1,0 +1,214 @@
+"""Wire types of the OpenAI shapes: what their clients send and read, with `constraint` and `policy` beside it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from decoding.constraints import FAMILIES
+from decoding.order import CONFIDENCE_KINDS
+from decoding.validation import MAX_STEPS, MAX_TEMPERATURE
+from service.schemas.base import MAX_CANVAS, MAX_PROMPT_CHARACTERS, MAX_SEED, Reply, Request, choices
+from service.schemas.constraint import ConstraintObject
+from service.schemas.generate import CheckResult, ForwardEvaluations, GateResult, RepairResult
+from service.schemas.policy import PolicyRequest, ResolvedPolicy
+
+MAX_MESSAGES = 1000
+
+
+def refused(*neutral: Any) -> Any:
+    """Type of a field of OpenAI's that this server does not serve: null or a value that asks for nothing."""
+
+    def check(value: Any) -> Any:
+        if value is None or any(value == n and isinstance(value, bool) == isinstance(n, bool) for n in neutral):
+            return value
+        raise PydanticCustomError("not_supported", "is not supported by this server; leave it out")
+
+    return Annotated[Any, AfterValidator(check), WithJsonSchema({"enum": [None, *neutral]})]
+
+
+def _one_prompt(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    if len(value) == 1 and isinstance(value[0], str):
+        return value[0]
+    raise PydanticCustomError(
+        "not_supported", "must be one string: send a request for each prompt; token ids are not supported"
+    )
+
+
+def _text_parts(value: Any) -> Any:
+    """Content given as parts; every part must be text."""
+    if not isinstance(value, list):
+        return value
+    texts = [part.get("text") for part in value if isinstance(part, dict) and part.get("type") == "text"]
+    if len(texts) != len(value) or not all(isinstance(text, str) for text in texts):
+        raise PydanticCustomError("not_supported", "may hold text alone: no images, audio or files")
+    return "\n".join(str(text) for text in texts)
+
+
+class StreamOptions(Request):
+    include_usage: bool = False
+    """A last chunk with the usage of the whole request."""
+    include_obfuscation: refused(False) = None  # type: ignore[valid-type]
+
+
+class OpenAIRequest(Request):
+    """What completions and chat completions share. The fields from `constraint` on are this server's own."""
+
+    model: str
+    """Name of the served model (GET /v1/models) or its hash."""
+    max_tokens: int | None = Field(None, ge=1, le=MAX_CANVAS)
+    """Length of the canvas, /generate's gen_length: exactly so many positions are decoded, end-of-text included."""
+    temperature: float | None = Field(None, ge=0, le=MAX_TEMPERATURE)
+    top_p: float | None = Field(None, gt=0, le=1)
+    n: int | None = Field(None, ge=1, le=MAX_CANVAS)
+    seed: int | None = Field(None, ge=0, le=MAX_SEED)
+    """Choice i is decoded with seed + i; without it a seed is drawn."""
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    constraint: ConstraintObject | None = None
+    family: str | None = Field(None, json_schema_extra={"anyOf": [choices(*FAMILIES), {"type": "null"}]})
+    """As in /generate."""
+    render_constraint: bool | None = None
+    """Append the constraint's instruction to the prompt or last message; true where left out."""
+    policy: PolicyRequest | None = None
+    steps: int | None = Field(None, ge=1, le=MAX_STEPS)
+    """Denoising steps; by default max_tokens."""
+    block_length: int | None = Field(None, ge=1, le=MAX_CANVAS)
+    """Blocks from left to right, so that a stream can move. By default the model's own or, where it decodes the whole
+    canvas at once, the longest of at most 8 that divides max_tokens; max_tokens itself decodes it at once.
+    """
+    confidence: str | None = Field(None, json_schema_extra={"anyOf": [choices(*CONFIDENCE_KINDS), {"type": "null"}]})
+    """As in /generate."""
+    eos_fill: bool | None = None
+    """As in /generate."""
+    suppress_eos: bool | None = None
+    """As in /generate."""
+    defer_eos: bool | None = None
+    """As in /generate."""
+    deadline_s: float | None = Field(None, gt=0)
+    """Seconds after which the request fails."""
+    stop: refused([]) = None  # type: ignore[valid-type]
+    presence_penalty: refused(0) = None  # type: ignore[valid-type]
+    frequency_penalty: refused(0) = None  # type: ignore[valid-type]
+    logit_bias: refused({}) = None  # type: ignore[valid-type]
+    user: refused() = None  # type: ignore[valid-type]
+
+
+class CompletionRequest(OpenAIRequest):
+    """A text from a prompt. Every other field of OpenAI's is refused by name, never ignored."""
+
+    prompt: Annotated[str, BeforeValidator(_one_prompt), Field(max_length=MAX_PROMPT_CHARACTERS)] = ""
+    """One string, or a list of one. May be empty where a constraint is given and rendered."""
+    logprobs: refused() = None  # type: ignore[valid-type]
+    echo: refused(False) = None  # type: ignore[valid-type]
+    best_of: refused(1) = None  # type: ignore[valid-type]
+    suffix: refused() = None  # type: ignore[valid-type]
+
+
+class ChatMessage(Request):
+    role: Literal["system", "developer", "user", "assistant"]
+    """developer is taken as system. A model without roles (mini) reads the contents of all turns as one text."""
+    content: Annotated[str, BeforeValidator(_text_parts), Field(max_length=MAX_PROMPT_CHARACTERS)]
+    """Text, or a list of text parts."""
+    name: refused() = None  # type: ignore[valid-type]
+    refusal: refused() = None  # type: ignore[valid-type]
+    annotations: refused([]) = None  # type: ignore[valid-type]
+    audio: refused() = None  # type: ignore[valid-type]
+    tool_calls: refused([]) = None  # type: ignore[valid-type]
+    function_call: refused() = None  # type: ignore[valid-type]
+
+
+class ChatRequest(OpenAIRequest):
+    """The assistant's next turn. Every other field of OpenAI's is refused by name, never ignored."""
+
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
+    """The last one is the user's; it may be empty where a constraint is given and rendered."""
+    max_completion_tokens: int | None = Field(None, ge=1, le=MAX_CANVAS)
+    """The newer name of max_tokens; give one of them."""
+    logprobs: refused(False) = None  # type: ignore[valid-type]
+    top_logprobs: refused(0) = None  # type: ignore[valid-type]
+    response_format: refused({"type": "text"}) = None  # type: ignore[valid-type]
+    tools: refused([]) = None  # type: ignore[valid-type]
+    tool_choice: refused("none") = None  # type: ignore[valid-type]
+    parallel_tool_calls: refused() = None  # type: ignore[valid-type]
+    functions: refused([]) = None  # type: ignore[valid-type]
+    function_call: refused("none") = None  # type: ignore[valid-type]
+    modalities: refused(["text"]) = None  # type: ignore[valid-type]
+    audio: refused() = None  # type: ignore[valid-type]
+    prediction: refused() = None  # type: ignore[valid-type]
+    reasoning_effort: refused("none") = None  # type: ignore[valid-type]
+    verbosity: refused() = None  # type: ignore[valid-type]
+    service_tier: refused("auto", "default") = None  # type: ignore[valid-type]
+    store: refused(False) = None  # type: ignore[valid-type]
+    metadata: refused({}) = None  # type: ignore[valid-type]
+    web_search_options: refused() = None  # type: ignore[valid-type]
+    safety_identifier: refused() = None  # type: ignore[valid-type]
+    prompt_cache_key: refused() = None  # type: ignore[valid-type]
+
+
+class Details(Reply):
+    """What /generate tells of a sample beside its text."""
+
+    seed: int
+    approximate: bool
+    satisfied: bool | None
+    score: float | None
+    checks: list[CheckResult]
+    forward_evaluations: ForwardEvaluations
+    gate: GateResult
+    repair: RepairResult | None
+
+
+class OpenAIUsage(Reply):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    forward_evaluations: int
+    """Rows through the model, all choices together."""
+
+
+class OpenAIChoice(Reply):
+    index: int
+    finish_reason: Literal["stop", "length"] | None
+    logprobs: None = None
+    astargate: Details | None = None
+    """Verdict, ledger and gate; in a stream with the choice's last chunk."""
+
+
+class CompletionChoice(OpenAIChoice):
+    text: str
+
+
+class ReplyMessage(Reply):
+    role: Literal["assistant"] = "assistant"
+    content: str
+    refusal: None = None
+
+
+class ChatChoice(OpenAIChoice):
+    message: ReplyMessage
+
+
+class OpenAIReply(Reply):
+    id: str
+    created: int
+    model: str
+    system_fingerprint: str
+    """The model's hash."""
+    usage: OpenAIUsage
+    policy: ResolvedPolicy
+    block_length: int | None
+
+
+class CompletionReply(OpenAIReply):
+    object: Literal["text_completion"] = "text_completion"
+    choices: list[CompletionChoice]
+
+
+class ChatReply(OpenAIReply):
+    object: Literal["chat.completion"] = "chat.completion"
+    choices: list[ChatChoice]

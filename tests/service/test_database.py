@@ -1,0 +1,144 @@
+"""The database opens, creates its schema once, keeps its version, and says what is wrong where it cannot."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import insert, inspect, select, text, update
+
+from service import database as databases
+from service.database import SCHEMA, DatabaseError, open_database
+from service.jobs_schema import HORIZONS, JOBS, ROLLOUTS
+
+ROW = {
+    "key_id": "k", "status": "queued", "created": 0.0, "request": {}, "model": "m", "model_hash": "h",
+    "rollouts_total": 1, "rows_estimated": 1,
+}  # fmt: skip
+
+
+def test_schema_is_created_once_and_kept(database_url):
+    for _ in range(2):
+        opened = open_database(database_url)
+        with opened.read() as connection:
+            assert connection.scalars(select(SCHEMA.c.version)).all() == [databases.SCHEMA_VERSION]
+            assert {t.name for t in (JOBS, ROLLOUTS, HORIZONS)} <= set(inspect(connection).get_table_names())
+        opened.close()
+
+
+def test_servers_that_start_together_create_it_once(database_url):
+    with ThreadPoolExecutor(6) as pool:
+        opened = list(pool.map(lambda _: open_database(database_url), range(6)))
+    with opened[0].read() as connection:
+        assert connection.scalars(select(SCHEMA.c.version)).all() == [databases.SCHEMA_VERSION]
+    for database in opened:
+        database.close()
+
+
+def test_a_newer_schema_is_refused_and_an_older_one_migrated(database_url, monkeypatch):
+    open_database(database_url).close()
+    monkeypatch.setattr(databases, "SCHEMA_VERSION", 3)
+    steps = {2: "CREATE TABLE step_two (x INTEGER)", 3: "ALTER TABLE step_two ADD COLUMN y INTEGER"}
+    monkeypatch.setattr(
+        databases, "MIGRATIONS", {v: lambda c, sql=sql: c.execute(text(sql)) for v, sql in steps.items()}
+    )
+    opened = open_database(database_url)
+    with opened.read() as connection:
+        assert {column["name"] for column in inspect(connection).get_columns("step_two")} == {"x", "y"}
+        assert connection.scalars(select(SCHEMA.c.version)).all() == [3]
+    opened.close()
+    monkeypatch.setattr(databases, "SCHEMA_VERSION", 2)
+    with pytest.raises(DatabaseError, match=r"newer version \(schema 3, this one knows 2\)"):
+        open_database(database_url)
+
+
+def test_its_clock_is_the_time(database_url):
+    opened = open_database(database_url)
+    with opened.read() as connection:
+        assert connection.scalar(select(opened.now)) == pytest.approx(time.time(), abs=5)
+    opened.close()
+
+
+def test_a_block_that_raises_leaves_nothing(database_url):
+    opened = open_database(database_url)
+
+    def write():
+        with opened.write() as connection:
+            connection.execute(insert(JOBS).values(id="a", **ROW))
+            raise KeyError("a")
+
+    with pytest.raises(KeyError):
+        write()
+    with opened.read() as connection:
+        assert connection.execute(select(JOBS.c.id)).all() == []
+    opened.close()
+
+
+def test_writers_at_once_wait_for_each_other(database_url):
+    """No "database is locked", no lost update."""
+    opened = open_database(database_url)
+    with opened.write() as connection:
+        connection.execute(insert(JOBS).values(id="a", **ROW))
+
+    def count(_):
+        for _ in range(20):
+            with opened.write() as connection:
+                connection.execute(update(JOBS).values(rows_done=JOBS.c.rows_done + 1))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(count, range(4)))
+    with opened.read() as connection:
+        assert connection.scalar(select(JOBS.c.rows_done)) == 80
+    opened.close()
+
+
+def test_no_database_named_is_a_file_in_the_state_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    opened = open_database()
+    assert (tmp_path / "state" / "astargate" / databases.FILE_NAME).is_file()
+    opened.close()
+
+
+@pytest.mark.parametrize("temporary", [True, False], ids=["temporary-file", "memory"])
+def test_where_nothing_can_be_written_it_lasts_as_long_as_the_process(tmp_path, monkeypatch, caplog, temporary):
+    """A file where a folder must be stands for a read-only place: it stops root too."""
+    blocked = tmp_path / "file"
+    blocked.touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(blocked))
+    monkeypatch.setattr(databases.tempfile, "tempdir", str(tmp_path if temporary else blocked))
+    with caplog.at_level(logging.WARNING):
+        opened = open_database()
+    assert "ASTARGATE_DATABASE" in caplog.text
+    assert ("memory" in opened.place or opened.place == "sqlite://") is not temporary
+
+    def add(index):
+        with opened.write() as connection:
+            connection.execute(insert(JOBS).values(id=str(index), **ROW))
+
+    threads = [threading.Thread(target=add, args=(index,)) for index in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with opened.read() as connection:
+        assert len(connection.execute(select(JOBS.c.id)).all()) == 8
+    opened.close()
+    assert not list(tmp_path.glob("astargate-*"))
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nonsense", "cannot be read"),
+        ("mysql://localhost/a", "not supported"),
+        ("sqlite:////nowhere/at/all/a.db", "unable to open"),
+        ("postgresql://nobody:secret@127.0.0.1:1/a", "cannot be reached"),
+    ],
+)
+def test_what_cannot_be_opened_is_explained(url, message):
+    with pytest.raises(DatabaseError, match=message) as caught:
+        open_database(url)
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,98 @@
+"""Measured horizons: each serves its key, prompt and setting alone, and the gate made of it says what it knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from decoding.gating import GateView
+from decoding.job import Job, Sampling, regime_of
+from decoding.noise import NoiseKey
+from decoding.policy import Gate, resolve_policy
+from service.database import open_database
+from service.recorded import CallerHorizons, Horizons, Measured, RecordedGate
+
+MODEL = "hash"
+
+
+@pytest.fixture
+def database(database_url):
+    opened = open_database(database_url)
+    yield opened
+    opened.close()
+
+
+def job_for(prompt=(5, 6), seed=0, steps=8, gate=None, **policy):
+    resolved = resolve_policy("handoff", {"gate": gate or Gate("recorded"), **policy})
+    return Job(
+        prompt, 8, steps, resolved, NoiseKey(seed), sampling=Sampling(), family="commongen-k3", constraint={"type": "x"}
+    )
+
+
+def record(horizons, key_id, job, step):
+    measured = Measured(job, regime_of(job, MODEL), step, "handoff", 24, "a prompt", "com-1")
+    with horizons.database.write() as connection:
+        horizons.record(connection, key_id, measured)
+
+
+def choice(horizons, key_id, job, model=MODEL):
+    return CallerHorizons(horizons, key_id).choice(job, regime_of(job, model))
+
+
+def test_a_horizon_serves_its_key_prompt_and_setting_alone(database):
+    horizons = Horizons(database)
+    job = job_for()
+    assert "no horizon is recorded" in choice(horizons, "a", job).fallback_reason
+    record(horizons, "a", job, 3)
+    gate = choice(horizons, "a", job_for(seed=9, gate=Gate("recorded"))).gate
+    assert (gate.planned_step(8), gate.checkpoints(8), gate.handoff_fate) == (3, {3}, "handoff")
+    assert choice(horizons, "b", job).gate is None
+    assert choice(horizons, "a", job_for(prompt=(5, 7))).gate is None
+    for other, named in (
+        (job_for(steps=9), "steps"),
+        (job_for(tail_width=2), "tail_width"),
+        (job_for(guidance_scale=3.0), "guidance_scale"),
+    ):
+        found = choice(horizons, "a", other)
+        assert found.gate is None
+        assert named in found.fallback_reason
+        assert found.nearest_regime["steps"] == 8
+    found = choice(horizons, "a", job, model="another")
+    assert (found.gate, "model_hash" in found.fallback_reason) == (None, True)
+    # a field that no regime names still keeps settings apart
+    assert choice(horizons, "a", job_for(guided_width=2)).gate is None
+
+
+def test_a_newer_measurement_takes_the_older_one_s_place(database):
+    horizons = Horizons(database)
+    record(horizons, "a", job_for(), 3)
+    record(horizons, "a", job_for(), None)
+    (found,) = horizons.page("a", 9)
+    assert (found.step, found.rollouts, found.constraint_spec) == (None, 24, {"type": "x"})
+    gate = choice(horizons, "a", job_for()).gate
+    assert gate.planned_step(8) == 8
+
+
+def test_horizons_are_listed_in_pages_and_forgotten(database):
+    horizons = Horizons(database)
+    for step in range(5):
+        record(horizons, "a", job_for(prompt=(step,)), step)
+    record(horizons, "b", job_for(), 1)
+    seen, after = [], None
+    while page := horizons.page("a", 2, after):
+        seen += [found.step for found in page]
+        after = page[-1].id
+    assert sorted(seen) == [0, 1, 2, 3, 4]
+    first = horizons.page("a", 1)[0]
+    assert not horizons.forget("b", first.id)
+    assert horizons.forget("a", first.id)
+    assert not horizons.forget("a", first.id)
+    assert len(horizons.page("a", 9)) == 4
+
+
+def test_the_recorded_gate_says_what_it_knows():
+    views = [GateView(None, step, 2, 4, ()) for step in (2, 3, 4)]
+    decisions = RecordedGate(3, 12, "handoff", "hor-1").decide(views)
+    assert [decision.handoff for decision in decisions] == [False, True, True]
+    assert {decision.predicted_horizon for decision in decisions} == {0.25}
+    (censored,) = RecordedGate(None, 12, "failure", "hor-1").decide(views[:1])
+    assert (censored.handoff, censored.predicted_horizon, censored.handoff_fate) == (False, None, "failure")
