@@ -1,0 +1,83 @@
+"""What the helpers make: constraints, policies and gates, as values that become JSON when they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+def plain(value: Any) -> Any:
+    """JSON types: specifications and tuples, however deep, become objects and arrays."""
+    if isinstance(value, Spec):
+        return value.to_dict()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return [plain(item) for item in value]
+    return value
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Spec:
+    """Fields of a JSON object, one of which says its kind. Equal where the fields are."""
+
+    fields: Mapping[str, Any]
+    key: ClassVar[str]
+    """The field that says the kind."""
+
+    @property
+    def kind(self) -> str:
+        """Name of the type, preset or source."""
+        return str(self.fields[self.key])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object."""
+        found: dict[str, Any] = plain(self.fields)
+        return found
+
+    def __repr__(self) -> str:
+        settings = (f"{name}={value!r}" for name, value in self.fields.items() if name != self.key)
+        return f"{self.kind}({', '.join(settings)})"
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+
+class Constraint(Spec):
+    """What a text must satisfy. `one & other` asks for both."""
+
+    __slots__ = ()
+    key = "type"
+
+    def __and__(self, other: Constraint) -> Constraint:
+        if not isinstance(other, Constraint):
+            return NotImplemented
+        return Constraint({"type": "all_of", "constraints": (*self.members, *other.members)})
+
+    @property
+    def members(self) -> tuple[ConstraintLike, ...]:
+        """The parts of an `all_of`; of any other constraint, itself."""
+        return tuple(self.fields["constraints"]) if self.kind == "all_of" else (self,)
+
+
+class Policy(Spec):
+    """How guidance is spent."""
+
+    __slots__ = ()
+    key = "preset"
+
+
+class Gate(Spec):
+    """What ends guidance."""
+
+    __slots__ = ()
+    key = "source"
+
+
+ConstraintLike = Constraint | Mapping[str, Any]
+"""A constraint of `astargate_client.constraints`, or its JSON object: a type that only the server knows."""
+PolicyLike = Policy | Mapping[str, Any]
+"""A policy of `astargate_client.policies`, or its JSON object."""
+GateLike = Gate | Mapping[str, Any] | str
+"""A gate of `astargate_client.policies`, its JSON object, or the name of a source that needs no settings."""

@@ -1,0 +1,145 @@
+"""Written by clients/python/generate_types.py from the server's openapi.json; do not edit."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from astargate_client.base import Reply
+from astargate_client.behaviour import ListBehaviour
+
+from . import shared
+
+
+class CertifiedMargin(Reply):
+    """What a `risk` gate promises at one margin of its table, with 95 % confidence."""
+
+    margin: float
+    certified: bool
+    earliest: float | None
+    """No handoff before this fraction of the steps; null where nothing is certified."""
+
+    refusal: str | None
+    """Why nothing is certified, and how many more calibration prompts would do."""
+
+
+class ConstraintList(ListBehaviour):
+    data: list[ConstraintType]
+    families: list[str]
+    object: Literal["list"] = "list"
+
+
+class ConstraintType(Reply):
+    type: str
+    family: str | None
+    """Family of the example."""
+
+    families: list[str]
+    """Families that a constraint of this type may belong to."""
+
+    description: str
+    json_schema: dict[str, Any] = Field(..., alias="schema")
+    example: dict[str, Any]
+    instruction: str
+    """The example in English, as it is put into the prompt."""
+
+
+class Defaults(Reply):
+    """What a request gets that leaves a field open."""
+
+    gen_length: int
+    block_length: int | None
+    longest_block: int | None
+    """A longer canvas is cut into blocks of at most this length, or end-of-text is deferred."""
+
+    defer_eos: bool
+
+
+class GateInfo(Reply):
+    family: str | None
+    source: str
+    version: str
+    fraction: float | None
+    """Where a constant gate hands off; null: it keeps guidance on, or the gate decides on the way."""
+
+    regime: dict[str, Any]
+    """The setting that it was measured in; it serves no other."""
+
+    checkpoints: list[float]
+    """Fractions of the steps before which a learned gate decides."""
+
+    margins: list[CertifiedMargin]
+    """Of a `risk` gate."""
+
+    evidence: dict[str, Any]
+    """How it was made: prompts, rollouts, seed, data; `source` says where a cut was not measured here."""
+
+
+class GateList(ListBehaviour):
+    data: list[GateInfo]
+    refused: list[str]
+    """Stored gates that must not be used, and why."""
+
+    object: Literal["list"] = "list"
+
+
+class GateSourceInfo(Reply):
+    source: str
+    fields: list[str]
+    defaults: dict[str, float]
+    learned: bool
+    """Whether it needs a gate from /v1/gates for the request's family; without one, on_fallback decides."""
+
+
+class Limits(Reply):
+    """Tokens, unless named otherwise."""
+
+    max_prompt: int
+    max_canvas: int
+    max_samples: int
+    max_request_tokens: int
+    max_request_rows: int
+    """Forward evaluations."""
+
+
+class Model(Reply):
+    id: str
+    created: int
+    """Unix time of the server's start, seconds."""
+
+    hash: str
+    architecture: str
+    vocab_size: int
+    device: str
+    precision: str
+    """Arithmetic of the weights: a dtype, or a quantization such as int8."""
+
+    batch_invariant: bool
+    tail_reuse: bool
+    """Whether this server takes policy.tail_reuse."""
+
+    limits: Limits
+    defaults: Defaults
+    object: Literal["model"] = "model"
+    owned_by: str = "astargate"
+
+
+class ModelList(ListBehaviour):
+    data: list[Model]
+    object: Literal["list"] = "list"
+
+
+class PolicyList(ListBehaviour):
+    data: list[PresetInfo]
+    gate_sources: list[GateSourceInfo]
+    repair_selectors: list[str]
+    orders: list[str]
+    confidence_kinds: list[str]
+    object: Literal["list"] = "list"
+
+
+class PresetInfo(Reply):
+    preset: str
+    description: str
+    policy: shared.ResolvedPolicy

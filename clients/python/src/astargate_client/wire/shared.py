@@ -1,0 +1,67 @@
+"""Written by clients/python/generate_types.py from the server's openapi.json; do not edit."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from astargate_client.base import Reply
+
+
+class ErrorDetail(Reply):
+    message: str
+    type: str
+    param: str | None
+    """Dotted path of the field at fault, such as policy.gate.fraction or constraint.keywords[1]."""
+
+    code: str
+
+
+class ErrorReply(Reply):
+    """The body of every answer other than success."""
+
+    error: ErrorDetail
+
+
+class GateSettings(Reply):
+    source: Literal["fraction", "constant", "recorded", "raw", "policy", "value", "risk", "drained", "never"]
+    confidence: float | None = None
+    fraction: float | None = None
+    margin: float | None = None
+    recheck: int | None = None
+    row_price: float | None = None
+    threshold: float | None = None
+
+
+class RepairSettings(Reply):
+    selector: Literal[
+        "constraint_aware",
+        "commit_confidence",
+        "guidance_disagreement",
+        "leave_one_out",
+        "truncated_committor",
+        "committor",
+        "random",
+        "restart",
+    ]
+    reopen: int
+    max_rounds: int
+    anchor: Literal["end"] | float | None
+    rollouts: int | None = None
+
+
+class ResolvedPolicy(Reply):
+    """The policy with every field filled in."""
+
+    preset: Literal["base", "full_cfg", "handoff", "parallel_tail", "reopen_repair", "auto"]
+    guidance_scale: float
+    guided_width: int
+    order: str
+    boost_threshold: float | None
+    gate: GateSettings
+    tail_width: int
+    tail_threshold: float | None
+    tail_reuse: Literal["prefix", "dual"] | None
+    tail_refresh: int
+    on_fallback: Literal["full_cfg", "base", "reject"]
+    repair: RepairSettings | None
+    budget_rows: int | None
