@@ -5,15 +5,17 @@ PORT ?= 8000
 MODEL ?= mini
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+EXTRAS ?= test,dev
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
 STAMP := $(VENV)/.installed
 PACKAGES := decoding gate_models service
 SDK := $(wildcard clients/python/pyproject.toml)
+SDK_SOURCE := $(if $(SDK),clients/python/src/astargate_client clients/python/generate_types.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test lint format bench clean
+.PHONY: help install serve test lint wire format bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -29,8 +31,12 @@ test: $(STAMP) ## Run the test suite (PYTEST_ARGS="-m 'not slow'" and the like)
 lint: $(STAMP) ## Check format, lint rules, types and import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy --strict $(PACKAGES)
+	$(BIN)/mypy --strict $(PACKAGES) $(SDK_SOURCE)
 	$(BIN)/lint-imports
+
+wire: $(STAMP) ## Write service/openapi.json and the client's wire types anew, after a change of the API
+	$(BIN)/python -m service.openapi
+	$(BIN)/python clients/python/generate_types.py
 
 format: $(STAMP) ## Format the code and apply the safe lint fixes
 	$(BIN)/ruff format .
@@ -52,5 +58,5 @@ $(BIN)/pip:
 # Which index serves it is pip's own configuration.
 $(STAMP): pyproject.toml constraints.txt $(SDK) | $(BIN)/pip
 	$(PIP) install --constraint constraints.txt torch
-	$(PIP) install --constraint constraints.txt --editable '.[test,dev]' $(if $(SDK),--editable ./clients/python)
+	$(PIP) install --constraint constraints.txt --editable '.[$(EXTRAS)]' $(if $(SDK),--editable './clients/python[plot]')
 	@touch $@

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from fnmatch import fnmatchcase
 from functools import cache
@@ -24,6 +24,7 @@ from importlinter.application.user_options import UserOptions
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("decoding", "gate_models", "service")
+CLIENT = ROOT / "clients" / "python"
 MAX_LINES = 300
 # Written in pieces, so that this file does not find itself.
 MACHINE_PATHS = re.compile(
@@ -68,8 +69,8 @@ def configuration() -> dict[str, Any]:
 
 
 def on_disk(module: str) -> bool:
-    path = ROOT.joinpath(*module.split("."))
-    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+    paths = [top.joinpath(*module.split(".")) for top in (ROOT, CLIENT / "src")]
+    return any(path.with_suffix(".py").is_file() or (path / "__init__.py").is_file() for path in paths)
 
 
 # Import rules
@@ -89,6 +90,7 @@ def import_options() -> UserOptions:
 
 def test_import_rules_hold(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
+    monkeypatch.syspath_prepend(str(CLIENT / "src"))
     use_cases._register_built_in_contract_types()
     report = use_cases.create_report(import_options(), cache_dir=None)
     rendering.render_report(report)
@@ -130,19 +132,42 @@ def test_every_data_file_is_packaged() -> None:
     assert [relative(p) for p in inside if p.suffix not in {".py", ".pyi"} and p not in shipped] == []
 
 
+def requirement_names(requirements: Iterable[str]) -> set[str]:
+    return {re.split(r"[^\w.-]", requirement)[0].lower().replace("_", "-") for requirement in requirements}
+
+
+def client_configuration() -> dict[str, Any]:
+    return tomllib.loads((CLIENT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
 def test_every_import_is_a_declared_dependency() -> None:
-    project = configuration()["project"]
-    declared = {
-        re.split(r"[^\w.-]", requirement)[0].lower().replace("_", "-") for requirement in project["dependencies"]
-    }
+    declared = requirement_names(configuration()["project"]["dependencies"])
+    assert undeclared_imports(python_files(*PACKAGES), set(PACKAGES), declared) == []
+
+
+def test_the_client_needs_httpx_and_pydantic_alone() -> None:
+    project = client_configuration()["project"]
+    assert requirement_names(project["dependencies"]) == {"httpx", "pydantic"}
+    plots = requirement_names(project["optional-dependencies"]["plot"]) | {"numpy"}  # matplotlib's own
+    files = [path for path in python_files("clients") if (CLIENT / "src") in path.parents]
+    plotting = [path for path in files if path.name in {"plot.py", "curve_plot.py"}]
+    assert len(plotting) == 2
+    own = {"astargate_client"}
+    assert undeclared_imports(plotting, own, {"httpx", "pydantic"} | plots) == []
+    typed_only = {"matplotlib"}  # for annotations, in behaviour.py
+    rest = sorted(set(files) - set(plotting))
+    assert undeclared_imports(rest, own | typed_only, {"httpx", "pydantic"}) == []
+
+
+def undeclared_imports(paths: Iterable[Path], own: set[str], declared: set[str]) -> list[str]:
     owners = packages_distributions()
     undeclared = set()
-    for path in python_files(*PACKAGES):
-        for module in imported_modules(path) - set(PACKAGES) - sys.stdlib_module_names:
+    for path in paths:
+        for module in imported_modules(path) - own - sys.stdlib_module_names:
             distributions = {name.lower().replace("_", "-") for name in owners.get(module, [module])}
             if not distributions & declared:
                 undeclared.add(f"{relative(path)}: {module}")
-    assert sorted(undeclared) == []
+    return sorted(undeclared)
 
 
 def imported_modules(path: Path) -> set[str]:
@@ -157,12 +182,16 @@ def imported_modules(path: Path) -> set[str]:
 
 
 def test_every_dependency_is_pinned() -> None:
-    project = configuration()["project"]
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pinned = {line.split("==")[0].lower().replace("_", "-") for line in lines if "==" in line}
-    wanted = [*project["dependencies"], *(r for extra in project["optional-dependencies"].values() for r in extra)]
-    assert {re.split(r"[^\w.-]", r)[0].lower().replace("_", "-") for r in wanted} - pinned == set()
-    assert [line for line in lines if line and not re.fullmatch(r"#.*|[\w.-]+==[\w.]+", line)] == []
+    wanted = [
+        requirement
+        for project in (configuration()["project"], client_configuration()["project"])
+        for group in (project["dependencies"], *project["optional-dependencies"].values())
+        for requirement in group
+    ]
+    assert requirement_names(wanted) - pinned == set()
+    assert [line for line in lines if line and not re.fullmatch(r"#.*|[\w.-]+==[\w.!]+", line)] == []
 
 
 # Portability, size, commands

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+
+from tests.browser import chromium
+from tests.service.postgres import unavailable
+from tests.service.process import ServerProcess
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    """One server for every browser test."""
+    process = ServerProcess(tmp_path_factory.mktemp("server") / "log")
+    try:
+        yield process.wait_for(200)
+    finally:
+        code = process.stop()
+    assert code == 0
+
+
+@pytest.fixture(scope="session")
+def browser():
+    if find_spec("playwright") is None:
+        unavailable("Playwright is not installed (pip install '.[browser]')")
+    from playwright.sync_api import sync_playwright
+
+    path = chromium.installed()
+    if path is None:
+        unavailable("Chromium is not installed (Debian: apt-get install chromium)")
+    with sync_playwright() as playwright:
+        running = chromium.launch(playwright, path)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def spawn(tmp_path):
+    """Starts servers with options of a test's own; ends them with the test."""
+    started = []
+
+    def start(*options):
+        started.append(ServerProcess(tmp_path / f"log{len(started)}", *options))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.stop()

@@ -1,0 +1,97 @@
+"""The Committor and Gates views, and the API key."""
+
+from __future__ import annotations
+
+from tests.browser.chromium import TIMEOUT_MS, generate, opened
+
+
+def _small(page):
+    """A measurement that a busy machine ends soon."""
+    page.get_by_label("Keywords").fill("dog")
+    page.get_by_label("Length L").fill("8")
+    page.locator("[name=rollouts]").fill("2")
+
+
+def test_a_switch_curve_is_measured_and_drawn(browser, server):
+    with opened(browser, server.url, "committor") as (page, watch):
+        _small(page)
+        page.get_by_role("button", name="Measure").click()
+        page.locator(".finding").wait_for(timeout=2 * TIMEOUT_MS)
+        assert "a*" in page.locator(".finding").inner_text()
+        points = page.locator(".report tbody tr").count()
+        assert points >= 5
+        assert page.locator(".curve .band").count() == 2
+        assert page.locator(".curve .dot").count() == 2 * points
+        page.locator(".jobs li").first.wait_for()
+        watch.clean()
+
+
+def test_one_state_as_text(browser, server):
+    with opened(browser, server.url, "committor") as (page, watch):
+        _small(page)
+        page.locator("#committor-mode").select_option("text")
+        page.locator("[name='state.text']").fill("the [MASK] is big")
+        page.get_by_role("button", name="Measure").click()
+        page.locator(".finding").wait_for(timeout=2 * TIMEOUT_MS)
+        assert page.locator(".report tbody tr").count() == 1
+        watch.clean()
+
+
+def test_a_running_measurement_can_be_cancelled(browser, spawn):
+    server = spawn("--committor-inline-rows", "0").wait_for(200)
+    with opened(browser, server.url, "committor") as (page, watch):
+        page.locator("[name=rollouts]").fill("400")
+        page.get_by_role("button", name="Measure").click()
+        page.locator("progress:not([hidden])").wait_for()
+        page.get_by_role("button", name="Cancel").click()
+        page.locator(".figures", has_text="cancelled").wait_for()
+        watch.clean()
+
+
+def test_the_committor_names_the_field_at_fault(browser, server):
+    with opened(browser, server.url, "committor") as (page, watch):
+        page.locator("[name=rollouts]").fill("1")
+        page.get_by_role("button", name="Measure").click()
+        page.locator(".field-error").wait_for()
+        assert page.evaluate("document.activeElement.name") == "rollouts"
+        watch.clean(refusals=1)
+
+
+def test_gates_are_listed_as_the_server_lists_them(browser, server):
+    gates = server.client.get("/v1/gates").json()["data"]
+    with opened(browser, server.url, "gates") as (page, watch):
+        page.locator("#panel-gates .lead, #panel-gates .empty").first.wait_for()
+        if gates:
+            assert page.locator("#panel-gates tbody").first.locator("tr").count() == len(gates)
+            text = page.locator("#panel-gates").inner_text()
+            assert all((gate["family"] or "any family") in text for gate in gates)
+        watch.clean()
+
+
+def test_no_gates_is_said_in_words(browser, server):
+    with opened(browser, server.url) as (page, watch):
+        page.route("**/v1/gates", lambda route: route.fulfill(json={"object": "list", "data": []}))
+        page.get_by_role("tab", name="Gates").click()
+        page.locator("#panel-gates .empty", has_text="holds no gates").wait_for()
+        watch.clean()
+
+
+def test_a_server_with_keys_asks_for_one(browser, spawn, tmp_path):
+    key = "playground-key-0123456789abcdef"
+    (tmp_path / "keys").write_text(f"browser:{key}")
+    server = spawn("--api-keys-file", str(tmp_path / "keys")).wait_for(200)
+    context = browser.new_context()
+    try:
+        page = context.new_page()
+        page.goto(server.url)
+        page.locator("#notice", has_text="API key").wait_for()
+        page.locator("#key-button").click()
+        page.locator("#key").fill(key)
+        page.get_by_role("button", name="Use this key").click()
+        page.wait_for_selector("body[data-ready]")
+        page.select_option("#pace", "0")
+        generate(page)
+        assert page.evaluate("JSON.stringify(localStorage)").find(key) < 0
+        assert key in page.evaluate("JSON.stringify(sessionStorage)")
+    finally:
+        context.close()
