@@ -9,7 +9,7 @@ from tests.service.postgres import unavailable
 from tests.service.process import ServerProcess
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def server(tmp_path_factory):
     """One server for every browser test."""
     process = ServerProcess(tmp_path_factory.mktemp("server") / "log")
@@ -20,7 +20,7 @@ def server(tmp_path_factory):
     assert code == 0
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser():
     if find_spec("playwright") is None:
         unavailable("Playwright is not installed (pip install '.[browser]')")

@@ -17,7 +17,7 @@ SEED = 7
 """Where the search for a run worth showing begins."""
 TRIES = 40
 SIZE = {"width": 1280, "height": 800}
-MID_STEPS = 8
+MID_STEP = 8
 
 
 def main() -> None:
@@ -49,14 +49,12 @@ def shoot(browser: Browser, url: str, theme: str, out: Path, rollouts: int) -> N
         save(page, out / f"playground-side-by-side-{theme}.png")
         page.uncheck("#compare")
         page.get_by_label("Seed").fill(str(seed))
-        chromium.generate(page)
-        page.locator(".scrub").focus()
-        for _ in range(page.locator(".run .cell").count()):  # back to the middle of the run
-            if int(page.locator(".scrub").input_value()) <= MID_STEPS:
-                break
-            page.keyboard.press("ArrowLeft")
-        page.get_by_role("button", name="Generate").focus()
+        page.select_option("#pace", "900")
+        page.get_by_role("button", name="Generate").click()
+        page.locator(".run .state", has_text=f"step {MID_STEP}").wait_for()
         save(page, out / f"playground-mid-decode-{theme}.png")
+        page.select_option("#pace", "0")
+        chromium.finished(page)
         page.get_by_role("tab", name="Committor").click()
         page.locator("[name=rollouts]").fill(str(rollouts))
         page.get_by_role("button", name="Measure").click()
@@ -79,6 +77,7 @@ def fitting_seed(page: Page) -> int:
 def save(page: Page, path: Path) -> None:
     """A picture without the pointer's marks, made smaller where `pngquant` is installed."""
     page.mouse.move(0, 0)
+    page.locator("#fields").evaluate("fields => fields.scrollTo(0, 0)")
     page.wait_for_timeout(600)  # the ticks fade in
     page.screenshot(path=path)
     if shutil.which("pngquant"):

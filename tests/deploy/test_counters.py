@@ -108,7 +108,7 @@ def test_the_handoff_histogram(counted, samples):
 def test_requests_by_end(counted, observed):
     answered = sum(total(counted, "requests_total", finish_reason=reason) for reason in ("stop", "length"))
     assert answered == len(observed.answers)
-    assert total(counted, "requests_total", finish_reason="deadline") == 1
+    assert total(counted, "requests_total", finish_reason="deadline") >= 1
     assert total(counted, "requests_total", finish_reason="cancelled") >= 2
     assert total(counted, "requests_total", finish_reason="error") == 0
     assert total(counted, "request_duration_seconds_count") == total(counted, "requests_total")

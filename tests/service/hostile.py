@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable
+from copy import deepcopy
 from typing import Any
 
 import httpx
@@ -57,7 +58,7 @@ def broken(rng: random.Random) -> tuple[str, bytes]:
         body |= {"constraint": dict(rng.choice(EXAMPLES)), "gen_length": rng.choice((1, 2, 8))}
     for _ in range(rng.randint(1, 3)):
         target = rng.choice([body, *(value for value in body.values() if isinstance(value, dict))])
-        target[rng.choice([*target, "extra"])] = rng.choice(ODD)
+        target[rng.choice([*target, "extra"])] = deepcopy(rng.choice(ODD))
     if "deadline_s" not in body:
         body["steps"] = body.get("steps") if rng.random() < 0.5 else 4
     content = json.dumps(body).encode()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+from tqdm import tqdm
 
 from tests.service.hostile import Hostile
 from tests.service.process import ServerProcess, total
@@ -48,7 +49,7 @@ class Held:
 async def attack(url: str, requests: int, workers: int, seed: int) -> Counter[str]:
     """Send `requests` hostile requests, `workers` at a time; outcomes counted."""
     counts: Counter[str] = Counter()
-    left = iter(range(requests))
+    left = iter(tqdm(range(requests), desc="hostile requests", mininterval=5, disable=None))
     limits = httpx.Limits(max_connections=workers, max_keepalive_connections=4)
 
     async def work(number: int) -> None:

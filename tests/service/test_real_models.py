@@ -33,7 +33,7 @@ def refusal(*options):
 def test_random_checkpoints_answer(arch, spawn, tmp_path):
     server = spawn("--model", str(make_random(arch, tmp_path / arch))).wait_for(200)
     (model,) = server.client.get("/v1/models").json()["data"]
-    assert (model["id"], model["tail_reuse"], model["quantization"]) == (arch, True, "none")
+    assert (model["id"], model["tail_reuse"], model["precision"]) == (arch, True, "float32")
     exact = server.generate({**BODY, "policy": HANDOFF})
     found = server.generate({**BODY, "block_length": 8, "policy": {**HANDOFF, "tail_reuse": "dual", "tail_refresh": 4}})
     assert [answer["samples"][0]["approximate"] for answer in (exact, found)] == [False, True]

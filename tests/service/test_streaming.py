@@ -72,7 +72,7 @@ def test_a_deadline_is_an_event(server):
 
 
 def test_a_refusal_is_a_plain_answer(server):
-    for wrong in ({"gen_length": 2}, {"policy": {"preset": "auto"}}, {"gen_length": 64, "block_length": 7}):
+    for wrong in ({"gen_length": 2}, {"policy": {"preset": "fastest"}}, {"gen_length": 64, "block_length": 7}):
         reply = server.client.post("/generate", json={**REQUEST, **wrong, "stream": True})
         assert reply.status_code == 422
         error_of(reply)

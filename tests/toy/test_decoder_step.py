@@ -75,6 +75,7 @@ class ScriptedNoise:
 
     sample: NDArray[np.float64]
     rank: NDArray[np.float64]
+    round: int = 0
 
     def with_round(self, number: int) -> ScriptedNoise:
         return self

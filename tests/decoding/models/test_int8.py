@@ -56,6 +56,14 @@ def test_a_row_does_not_depend_on_its_batch(pair: tuple[MiniModel, MiniModel]) -
     assert torch.equal(alone, coded.network.logits(torch.cat([hidden[:1], hidden[1:] * 100]))[:1])
 
 
+@needs_vnni
+def test_a_step_that_decides_nothing_asks_for_no_logits(pair: tuple[MiniModel, MiniModel]) -> None:
+    """T > L runs such steps."""
+    for model in pair:
+        features = model.encode(*rows(1, seed=5), always_mask=True)[:0]
+        assert model.project(features).shape == (0, model.spec.vocab_size)
+
+
 def test_the_shipped_model_is_quantized_by_default_where_the_cpu_can() -> None:
     expected = "int8" if bert_mini_int8.supported() else "float32"
     assert load_model("mini").spec.precision == expected
