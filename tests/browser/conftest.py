@@ -20,8 +20,9 @@ def server(tmp_path_factory):
     assert code == 0
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser():
+    """Of one module: an open Playwright keeps an event loop running, in which no other test could start one."""
     if find_spec("playwright") is None:
         unavailable("Playwright is not installed (pip install '.[browser]')")
     from playwright.sync_api import sync_playwright
