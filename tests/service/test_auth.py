@@ -79,7 +79,8 @@ def test_one_key_s_requests_do_not_crowd_out_another_s(guarded):
         client.stream("POST", "/generate", json=endless) as one,
         client.stream("POST", "/generate", json=endless),
     ):
-        next(one.iter_bytes())
+        chunks = one.iter_bytes()  # kept: a dropped iterator closes its stream, and its slot is free
+        next(chunks)
         refused = client.post("/generate", json=SMALL)
         assert (refused.status_code, error_of(refused)["code"]) == (429, "key_concurrency")
         assert int(refused.headers["retry-after"]) >= 1
