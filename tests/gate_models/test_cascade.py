@@ -1,0 +1,149 @@
+"""Preset `auto`: the order is learned greedily, kept per family and model, and decoded as named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gate_models.cascade import UNMEASURED, Cascades, Plan, attempts_of, read_cascades, write_cascades
+from gate_models.offline import cascade_order, deployment
+from gate_models.offline.cascade_order import Candidate, candidate, greedy_order, learn
+from gate_models.offline.evaluate import EvaluateSettings, decode
+from gate_models.offline.policy_names import parse_policy
+from gate_models.offline.tasks import load_task
+from tests.decoding.tiny import tiny_model
+
+
+def sample(prompt: str, satisfied: bool, rows: int = 10, **more: Any) -> dict[str, Any]:
+    return {"prompt_id": prompt, "satisfied": satisfied, "rows": rows, **more}
+
+
+def test_the_order_pays_most_for_each_row() -> None:
+    cheap = Candidate("cheap", np.array([0.9, 0.9, 0.0, 0.0]), rows=10.0)
+    dear = Candidate("dear", np.array([0.9, 0.9, 0.9, 0.9]), rows=30.0)
+    assert greedy_order([dear, cheap], 3) == ("cheap", "dear", "dear")
+    assert greedy_order([cheap], 2) == ("cheap", "cheap")
+    with pytest.raises(ValueError, match="no policy"):
+        greedy_order([], 1)
+
+
+def test_a_lucky_sample_is_no_certainty() -> None:
+    found = candidate("base", [sample("a", True), sample("b", True)], ["a", "b"])
+    assert found.rates.max() < 1.0
+    with pytest.raises(ValueError, match="no sample of b"):
+        candidate("base", [sample("a", True)], ["a", "b"])
+
+
+def result(tmp: Path) -> Path:
+    cells = {
+        "base": [sample("a", True, 16), sample("b", False, 16)],
+        "full_cfg": [sample("a", True, 32), sample("b", True, 32)],
+        "base:best2": [
+            sample("a", True, 16, history=[[16, True]]),
+            sample("b", False, 32, history=[[16, False], [32, False]]),
+        ],
+    }
+    policies = {
+        name: {
+            "success": sum(s["satisfied"] for s in found) / 2,
+            "rows_per_sample": sum(s["rows"] for s in found) / 2,
+            "fluency": {"perplexity": 300.0 if name == "base" else 100.0},
+        }
+        for name, found in cells.items()
+    }
+    tasks = {task: {"policies": policies, "samples": cells} for task in ("commongen-k3", "ccg-length", "few-keywords")}
+    path = tmp / "result.json"
+    path.write_text(json.dumps({"seed": 3, "model": "tiny", "model_hash": "h", "tasks": tasks}))
+    return path
+
+
+def test_plans_are_learned_written_and_never_borrowed(tmp_path: Path) -> None:
+    out = tmp_path / "cascades.json"
+    write_cascades(Cascades((Plan("collie-c07", "h", ("base",)), Plan("ccg-length", "h", ("base",)))), out)
+    cascade_order.main([str(result(tmp_path)), "--out", str(out), "--length", "2"])
+    cascades = read_cascades(out)
+    assert {plan.family for plan in cascades.plans} == {"collie-c07", "ccg-length", "commongen-k3"}
+    assert cascades.plan("commongen-k3", "h") == ("base", "full_cfg")
+    assert cascades.plan("commongen-k3", "another model") == cascades.plan(None, "h") == UNMEASURED
+    evidence = next(plan.evidence for plan in cascades.plans if plan.family == "commongen-k3")
+    assert evidence["seed"] == 3
+    assert set(evidence["measured"]) == {"base", "full_cfg"}
+
+
+def test_a_fluency_bound_keeps_bad_texts_out(tmp_path: Path) -> None:
+    found = json.loads(result(tmp_path).read_text())
+    assert {name for plan in learn(found, fluency_factor=1.5) for name in plan.attempts} == {"full_cfg"}
+    del found["tasks"]["commongen-k3"]["samples"]["full_cfg"]
+    with pytest.raises(ValueError, match="full_cfg"):
+        learn(found, fluency_factor=1.5)
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "cascades.json"
+    plan = {"family": "ccg-length", "model_hash": "h", "attempts": ["teleport"], "evidence": {}}
+    for content in ("{", '{"format": 9}', json.dumps({"format": 1, "plans": [plan]})):
+        path.write_text(content)
+        with pytest.raises(ValueError, match=r"cascades\.json"):
+            read_cascades(path)
+
+
+def test_attempts_fit_the_canvas_and_take_another_scale() -> None:
+    cascades = Cascades((Plan("ccg-length", "h", ("base", "handoff:0.2:k8", "full_cfg:b0.1:guidance_boost")),))
+    base, handoff, boosted = cascades.attempts("ccg-length", "h", 4, guidance_scale=3.5)
+    assert (base.policy.guidance_scale, handoff.policy.guidance_scale) == (0.0, 3.5)
+    assert handoff.policy.tail_width == boosted.policy.guided_width == 4
+    assert handoff.gate.planned_step(10) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("auto", "needs a number"),
+        ("auto:64:k8", "not used by preset 'auto'"),
+        ("full_cfg:repair3x2-luck", "must be one of"),
+        ("full_cfg:rows9", "only used with repair"),
+        ("full_cfg:repair0x2", "at least 1"),
+    ],
+)
+def test_names_that_cannot_be(name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_policy(name)
+
+
+def test_names_of_repair() -> None:
+    named = parse_policy("handoff:0.3:k4:repair5x3-random@.5:rows90")
+    assert named.policy.repair is not None
+    assert named.policy.budget_rows == 90
+    repair = named.policy.repair
+    assert (repair.reopen, repair.max_rounds, repair.selector, repair.anchor) == (5, 3, "random", 0.5)
+    assert len(attempts_of(parse_policy("full_cfg:best3"), None, "h", 16)) == 3
+    assert attempts_of(parse_policy("full_cfg"), None, "h", 16) == ()
+
+
+def test_the_view_reads_best_of_n_off_one_run(tmp_path: Path) -> None:
+    found = json.loads(result(tmp_path).read_text())
+    rows, success = deployment.best_of_curve(found["tasks"]["ccg-length"]["samples"]["base:best2"])
+    assert rows.tolist() == [16.0, 24.0]
+    assert success.tolist() == [0.5, 0.5]
+    assert deployment.matched(20.0, (rows, np.array([0.5, 0.7]))) == pytest.approx(0.6)
+    assert deployment.matched(32.0, (rows, success)) is None
+    text = deployment.report(found)
+    assert "### all prompts" in text
+    assert text.count("| base:best2 |") == 4
+    assert "| base | 0.500 [0.095, 0.905] | -0.500" in text
+
+
+def test_evaluation_decodes_attempts_and_remembers_every_text() -> None:
+    model, prompts = tiny_model(), load_task("ifeval-letter-freq", 3)
+    settings = EvaluateSettings(("ifeval-letter-freq",), ("base",), samples=1)
+    for name, most in (("full_cfg:best3", 3), ("auto:90", 8), ("handoff:0.3:repair2x2", 3)):
+        decoded, _ = decode(model, parse_policy(name), prompts, settings, name)
+        for found in decoded:
+            assert 1 <= len(found.history) <= most
+            assert found.history[-1][0] == found.rows
+            assert found.satisfied is any(satisfied for _, satisfied in found.history)
+            assert not any(satisfied for _, satisfied in found.history[:-1])

@@ -1,0 +1,174 @@
+"""The repair census on a tiny random model: populations and anchors, arms, audits, resumption, tables."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from decoding.models.bert_mini import MiniModel
+from gate_models.offline import interventions, repair_report
+from gate_models.offline.interventions import RepairCensus, RepairSettings, Unit, read_units
+from gate_models.offline.lesion import competitor
+from gate_models.offline.repair_arms import CONTROL, Anchored, anchors_of, population_of
+from gate_models.offline.tasks import TaskPrompt
+from tests.decoding.tiny import job, tiny_model
+
+SETTINGS = RepairSettings(("ifeval-letter-freq",), prompts=2, seeds=1, continuations=2, counts=(1, 2))
+
+
+class NoJudge:
+    """Fluency is not what is tested here."""
+
+    name = "none"
+
+    def score(self, texts: Any) -> list[Any]:
+        from gate_models.offline.ngram import Score
+
+        return [Score(1.0, 1) for _ in texts]
+
+
+@pytest.fixture(scope="module")
+def model() -> MiniModel:
+    return tiny_model()
+
+
+@pytest.fixture
+def loaded(model: MiniModel, monkeypatch: pytest.MonkeyPatch) -> MiniModel:
+    monkeypatch.setattr(interventions, "load_model", lambda *_, **__: model)
+    monkeypatch.setattr(interventions, "load_judge", NoJudge)
+    return model
+
+
+def prompt(constraint: dict[str, Any], length: int = 12) -> TaskPrompt:
+    return TaskPrompt("p", "ifeval-letter-freq", "a b c", constraint, length, length)
+
+
+HOPELESS = {"type": "keywords", "keywords": ["zebra xylophone"]}
+
+
+def test_populations() -> None:
+    assert population_of(np.array([0.0, 0.1, 0.0])) == "hopeless"
+    assert population_of(np.array([0.2, 0.8, 0.3])) == "collapse"
+    assert population_of(np.array([0.2, 0.8, 0.7])) is None
+    assert population_of(np.array([0.2, 0.4, 0.0])) is None
+
+
+def test_anchors() -> None:
+    grid = [1, 2, 3, 6, 8]
+    safe = np.array([0.2, 0.95, 0.3, 1.0, 1.0])
+    assert anchors_of(safe, safe, grid, 16) == {"pre": 3, "post": 9}
+    low = np.zeros(5)
+    assert anchors_of(low, low, grid, 16) == {"pre": 8, "post": 4}
+    assert anchors_of(safe, safe, [1, 2, 3, 14, 15], 16)["post"] == 15
+
+
+def test_every_arm_reopens_what_it_says_and_ends_whole(model: MiniModel) -> None:
+    census = RepairCensus(SETTINGS, model, NoJudge())
+    found = census.measure(Unit(prompt(HOPELESS), 0))
+    assert found["population"] == "hopeless"
+    assert found["anchors"] == {"pre": 6, "post": found["grid"][0] + 3}
+    arms = found["arms"]
+    names = {*SETTINGS.selectors, CONTROL}
+    assert {arm["arm"] for arm in arms} == names
+    assert len(arms) == 2 * (2 + 2 * (len(names) - 2))
+    for arm in arms:
+        assert arm["masks_left"] == 0
+        assert len(arm["success"]) == SETTINGS.continuations
+        reopened = len(arm["positions"])
+        assert arm["rows"] == SETTINGS.continuations * 2 * (12 - arm["step"])
+        if arm["arm"] == CONTROL:
+            assert reopened == 0
+            assert arm["control_equal"] == arm["control_compared"] == 2
+        elif arm["arm"] != "restart":
+            assert reopened == min(arm["count"], arm["step"])
+    assert found["rows"] == census.engine.runner.counts.total
+
+
+def test_control_equality_can_fail(model: MiniModel) -> None:
+    """The audit compares what it says: a control from another step is not equal."""
+    census = RepairCensus(SETTINGS, model, NoJudge())
+    unit = Unit(prompt(HOPELESS), 0)
+    (outcome,) = census.decode([census.job(unit)])
+    state = Anchored(model, outcome, census.job(unit).predicate, "pre", 4)  # type: ignore[arg-type]
+    plain = state.plain_control(0)
+    (right, wrong) = census.decode([plain, replace(plain, noise=replace(plain.noise, rollout=1))])
+    assert right.tokens != wrong.tokens
+
+
+def test_a_stopped_census_goes_on(loaded: MiniModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "census.jsonl"
+    measure = RepairCensus.measure
+
+    def interrupted(self: RepairCensus, unit: Unit) -> dict[str, Any]:
+        if out.read_text().count("\n") >= 2:
+            raise KeyboardInterrupt
+        return measure(self, unit)
+
+    settings = replace(SETTINGS, selectors=("commit_confidence",), counts=(1,))
+    monkeypatch.setattr(RepairCensus, "measure", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        interventions.run(settings, out)
+    with out.open("a") as file:
+        file.write('{"half": ')
+    monkeypatch.setattr(RepairCensus, "measure", measure)
+    assert interventions.run(settings, out) == 1
+    assert interventions.run(settings, out) == 0
+    whole = tmp_path / "whole.jsonl"
+    interventions.run(settings, whole)
+    assert [json.loads(line) for line in out.open()] == [json.loads(line) for line in whole.open()]
+    with pytest.raises(ValueError, match="another --out"):
+        interventions.run(replace(settings, seed=1), out)
+    with pytest.raises(ValueError, match="not a repair census"):
+        read_units(Path(__file__))
+
+
+def test_a_lesion_stays_and_a_reopened_keyword_may_come_back(model: MiniModel) -> None:
+    census = RepairCensus(SETTINGS, model, NoJudge())
+    records: list[dict[str, Any]] = []
+    for seed in range(40):
+        for letter in "abcdefgh":
+            constraint = {"type": "keywords", "keywords": [letter]}
+            records += census.measure(Unit(prompt(constraint), seed)).get("lesion", []) if not records else []
+    assert records, "no seed writes a keyword early"
+    keyword = [record for record in records if record["role"] == "keyword"]
+    assert {(r["action"], r["guided"]) for r in keyword} == {
+        ("lesion", True), ("lesion", False), ("reopen", True), ("reopen", False),
+    }  # fmt: skip
+    assert not any(record["restored"] for record in keyword if record["action"] == "lesion")
+
+
+def test_the_competitor_is_another_token(model: MiniModel) -> None:
+    base = job(model)
+    canvas = (10, 11, 12, 13, *[model.spec.mask_id] * 8)
+    found = competitor(model, base, canvas, 2)
+    assert found not in {12, *model.spec.suppressed_ids, *model.spec.end_ids}
+
+
+def test_the_report_pairs_by_prompt() -> None:
+    def unit(name: str, seed: int, control: list[bool], reopened: list[bool]) -> dict[str, Any]:
+        def arm(kind: str, count: int, success: list[bool]) -> dict[str, Any]:
+            more = {"control_equal": 2, "control_compared": 2} if kind == CONTROL else {}
+            return {"anchor": "pre", "step": 3, "arm": kind, "count": count, "positions": [1][:count], "masks_left": 0,
+                    "success": success, "length": [5, 7], "nll": 2.0, "nll_tokens": 1, **more}  # fmt: skip
+
+        arms = [arm(CONTROL, 0, control), arm("commit_confidence", 1, reopened), arm("committor", 1, reopened)]
+        return {"task": "t", "prompt": name, "seed": seed, "population": "collapse", "arms": arms, "rows": 9}
+
+    units = [
+        unit("a", 0, [False, False], [True, True]),
+        unit("a", 1, [True, True], [True, True]),
+        unit("b", 0, [False, False], [False, False]),
+    ]
+    assert repair_report.gain(units, "pre", ("commit_confidence", 1)).startswith("+0.250 [+0.000, +0.500]")
+    assert repair_report.gain(units, "post", ("commit_confidence", 1)) == "-"
+    assert repair_report.agreement(units, "committor", "commit_confidence") == "1.00 of 3"
+    assert "0 masks left in 18 continuations; control bit-equal 6/6" in repair_report.length_audit(units)
+    header = {"model_hash": "h", "settings": {"seed": 0, "selectors": ["commit_confidence"], "counts": [1]}}
+    text = repair_report.report(header, units)
+    assert "3 collapse, 0 hopeless" in text
+    assert "| commit_confidence | 0.500 | +0.250" in text
