@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gate_models.flat import FlatForest
+from gate_models.forest import bins
 from gate_models.ladder import Ladder
 from gate_models.regime import AuditedRegime
 from gate_models.value_head import ValueHead
@@ -45,7 +46,7 @@ class Horizons:
     def upper_edge(self, horizons: NDArray[np.float64]) -> NDArray[np.float64]:
         """Upper edge of the tercile [n] that each horizon falls into."""
         edges = np.array(self.edges)
-        found: NDArray[np.float64] = edges[np.searchsorted(edges[:2], horizons, side="left")]
+        found: NDArray[np.float64] = edges[bins(horizons, edges)]
         return found
 
 

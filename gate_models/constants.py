@@ -55,13 +55,22 @@ def write_cuts(cuts: list[ConstantCut], path: Path) -> None:
     path.write_text(json.dumps({"format": FORMAT, "cuts": [asdict(cut) for cut in cuts]}, indent=1) + "\n")
 
 
+def earliest_safe(curve: Mapping[float, float], full: float, margin: float) -> float | None:
+    """The earliest cut from which every cut on the grid keeps `full` - `margin`; None where the last does not."""
+    safe = None
+    for cut in sorted(curve, reverse=True):
+        if curve[cut] < full - margin:
+            break
+        safe = cut
+    return safe
+
+
 @dataclass(frozen=True, slots=True)
 class ConstantGates:
     """The gates that need no learning, with the calibrated cuts among them (`GateResolver`)."""
 
     cuts: tuple[ConstantCut, ...]
-    builtin: BuiltinGates = field(default_factory=lambda: BuiltinGates({}))
-    version: str = MEASURED
+    builtin: BuiltinGates = field(default_factory=BuiltinGates)
 
     def resolve(self, setting: policies.Gate, regime: Regime) -> GateChoice:
         """The gate for `setting` in `regime`; a cut of another family or regime is never borrowed."""

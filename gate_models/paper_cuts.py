@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from decoding.gating import Regime
 from decoding.models.protocol import ModelSpec
-from gate_models.constants import ConstantCut
+from gate_models.constants import ConstantCut, earliest_safe
 
 SOURCE: Final = "paper, not re-measured here"
 VERSION: Final = "paper"
@@ -68,12 +68,8 @@ def cut_of(figures: Mapping[str, Any], width: int, gates: list[float]) -> float 
     if width == 1:
         cut: float = figures["family_cut"]
         return cut
-    safe = None
-    for gate, success in zip(reversed(gates), reversed(figures["sweep"][str(width)]), strict=True):
-        if success < figures["sweep_full_cfg"] - MARGIN - 1e-9:
-            break
-        safe = gate
-    return safe
+    curve = dict(zip(gates, figures["sweep"][str(width)], strict=True))
+    return earliest_safe(curve, figures["sweep_full_cfg"], MARGIN + 1e-9)
 
 
 def _evidence(figures: Mapping[str, Any], width: int) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from decoding.gating import Regime
 
 RANGED: Final = ("guidance_scale", "steps", "gen_length")
 """Fields of `Regime` that are audited over a range."""
+_NAMED: Final = frozenset({*RANGED, "model_hash", "family", "tail_width"})
+"""Fields of `Regime` that an audited regime names itself; the others are in `fixed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +32,7 @@ class AuditedRegime:
         """`regime` alone, at several tail widths. Raises `ValueError` for a regime without family."""
         if regime.family is None:
             raise ValueError("a gate belongs to a family, and this regime has none")
-        named = {*RANGED, "model_hash", "family", "tail_width"}
-        fixed = {name: value for name, value in asdict(regime).items() if name not in named}
+        fixed = {name: value for name, value in asdict(regime).items() if name not in _NAMED}
         scale, steps, length = ((getattr(regime, name),) * 2 for name in RANGED)
         return AuditedRegime(regime.model_hash, regime.family, scale, steps, length, tail_widths, fixed)
 
@@ -51,7 +52,7 @@ class AuditedRegime:
             if getattr(asked, name) != getattr(self, name)
         ]
         defaults = {item.name: item.default for item in fields(Regime)}
-        for name in defaults.keys() - {*RANGED, "model_hash", "family", "tail_width"}:
+        for name in defaults.keys() - _NAMED:
             audited = self.fixed.get(name, defaults[name])  # a field that is newer than the gate had its default then
             if getattr(asked, name) != audited:
                 found.append(f"{name} {_word(getattr(asked, name))} (audited: {_word(audited)})")
@@ -62,28 +63,23 @@ class AuditedRegime:
         ranged = {
             name: min(max(getattr(asked, name), getattr(self, name)[0]), getattr(self, name)[1]) for name in RANGED
         }
-        width = min(self.tail_widths, key=lambda width: abs(width - asked.tail_width))
-        own = {"model_hash": self.model_hash, "family": self.family, "tail_width": width}
-        return {item.name: ({**ranged, **own, **self.fixed}).get(item.name, item.default) for item in fields(Regime)}
+        return self._fields(ranged, min(self.tail_widths, key=lambda width: abs(width - asked.tail_width)))
 
     def lowest(self, tail_width: int) -> Regime:
         """The audited setting at the lower end of every range."""
-        return Regime(
-            model_hash=self.model_hash,
-            family=self.family,
-            guidance_scale=self.guidance_scale[0],
-            steps=self.steps[0],
-            gen_length=self.gen_length[0],
-            tail_width=tail_width,
-            **self.fixed,
-        )
+        return Regime(**self._fields({name: getattr(self, name)[0] for name in RANGED}, tail_width))
 
     def at_width(self, tail_width: int) -> dict[str, Any]:
         """The audited setting at one tail width, as fields of `Regime`; a range is given as [low, high]."""
         ranges = {name: getattr(self, name) for name in RANGED}
         ranged = {name: low if low == high else [low, high] for name, (low, high) in ranges.items()}
+        return self._fields(ranged, tail_width)
+
+    def _fields(self, ranged: Mapping[str, Any], tail_width: int) -> dict[str, Any]:
+        """All fields of `Regime` in their order; one that is newer than the gate has its default."""
         own = {"model_hash": self.model_hash, "family": self.family, "tail_width": tail_width}
-        return {item.name: ({**ranged, **own, **self.fixed}).get(item.name, item.default) for item in fields(Regime)}
+        known = {**ranged, **own, **self.fixed}
+        return {item.name: known.get(item.name, item.default) for item in fields(Regime)}
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types."""

@@ -28,10 +28,10 @@ from gate_models.offline.census_records import Census
 from gate_models.offline.census_store import load_census
 from gate_models.offline.evaluate import software
 from gate_models.offline.fluency import load_judge
-from gate_models.offline.gate_accuracy import Accuracy, Rows, ablation, cross_validated, leave_one_family_out, rows_of
-from gate_models.offline.gate_data import FamilyData, families_of, family_data
+from gate_models.offline.gate_accuracy import Accuracy, ablation, cross_validated, leave_one_family_out
+from gate_models.offline.gate_data import FamilyData, Rows, families_of, family_data, rows_of
 from gate_models.offline.gate_frontier import plot
-from gate_models.offline.gate_readoff import Arms, never_arms, prompt_numbers
+from gate_models.offline.gate_readoff import ARRAYS, Arms, never_arms
 from gate_models.offline.gate_results import Fluency, results
 from gate_models.offline.gate_sources import all_arms
 from gate_models.offline.gate_sweep import WIDTHS, SweepSettings, SweptRun, sweep
@@ -173,11 +173,8 @@ def _pooled(audited: Sequence[FamilyAudit]) -> FamilyAudit:
             own = next((arms for arms in found.arms if (arms.source, arms.width) == (source, width)), None)
             part = own or replace(never_arms(found.runs, width), source=source)
             parts.append(replace(part, prompt=part.prompt + first))
-            first += int(prompt_numbers(found.runs).max()) + 1
-        arrays = {
-            name: np.concatenate([getattr(part, name) for part in parts])
-            for name in ("prompt", "step", "success", "rows", "repeats")
-        }
+            first += int(part.prompt.max()) + 1
+        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ARRAYS}
         texts = tuple(text for part in parts for text in part.texts)
         joined.append(Arms(source, width, texts=texts, **arrays))
     known = [found.survivors for found in audited if found.survivors is not None]
@@ -216,7 +213,7 @@ def _write(
 
 
 def _preamble(found: FamilyAudit, bundle: GateBundle | None, settings: AuditSettings, fluency: Fluency) -> str:
-    prompts = int(prompt_numbers(found.runs).max()) + 1
+    prompts = len({run.prompt.id for run in found.runs})
     gate = "" if bundle is None else f"Gate {bundle.version} on model {bundle.regime.model_hash}. "
     return (
         f"{gate}{prompts} audit prompts, {settings.samples} fresh trajectories each, seed {settings.seed}; perplexity "

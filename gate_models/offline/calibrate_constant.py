@@ -27,7 +27,7 @@ from decoding.noise import NoiseKey
 from decoding.policy import Gate, resolve_policy, step_at
 from decoding.rollouts import continuations
 from decoding.scheduler import Scheduler
-from gate_models.constants import ConstantCut, write_cuts
+from gate_models.constants import ConstantCut, earliest_safe, write_cuts
 from gate_models.offline.tasks import TaskPrompt, load_task
 
 GRID: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -62,16 +62,6 @@ def calibrate(model: DenoisingModel, plan: Plan) -> list[ConstantCut]:
             fraction = earliest_safe(curve, full, plan.margin)
             cuts.append(ConstantCut(regime_of(job, model.spec.hash), fraction, evidence | {"margin": plan.margin}))
     return cuts
-
-
-def earliest_safe(curve: dict[float, float], full: float, margin: float) -> float | None:
-    """The earliest cut from which every cut on the grid keeps `full` - `margin`; None where the last does not."""
-    safe = None
-    for cut in sorted(curve, reverse=True):
-        if curve[cut] < full - margin:
-            break
-        safe = cut
-    return safe
 
 
 def _job(model: DenoisingModel, prompt: TaskPrompt, plan: Plan, width: int) -> Job:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from gate_models.offline.paper_tables import GROUPS, SUCCESS_BY_WEIGHT
+from gate_models.offline.policy_names import at_weight
 from gate_models.offline.text_metrics import wilson
 
 WEIGHTS: Final = (0.0, 1.0, 2.0, 4.0)
@@ -30,14 +31,14 @@ def cells_of(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def policy_at(weight: float) -> str:
     """Name of full CFG at a guidance scale."""
-    return f"full_cfg:w{weight:g}" if weight else "base"
+    return at_weight("full_cfg", weight).name
 
 
 def policy_frozen(fraction: float) -> str:
     """Name of the policy that guides up to a fraction of the steps."""
     if fraction == 0.0:
         return "base"
-    return policy_at(FREEZE_WEIGHT) if fraction == 1.0 else f"handoff:{fraction:g}:w{FREEZE_WEIGHT:g}"
+    return policy_at(FREEZE_WEIGHT) if fraction == 1.0 else at_weight(f"handoff:{fraction:g}", FREEZE_WEIGHT).name
 
 
 def weight_table(cells: Mapping[str, Cells]) -> str:

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, get_args
+from typing import Any, Final, cast, get_args
 
 import pyarrow.parquet as pq
 from tqdm import tqdm
@@ -103,7 +103,8 @@ def _progress(out: Path, prompts: int, planned: int) -> dict[str, int]:
 def _manifest(settings: CensusSettings, out: Path, model: dict[str, str]) -> dict[str, Any]:
     """The folder's manifest, grown by these settings. Raises `CensusError` where they do not fit it."""
     asked = asdict(settings) | {"subtasks": list(settings.subtasks)}
-    fresh = {**model, "seed": settings.seed, "settings": asked, "code": code_version(), "codes": [code_version()]}
+    code = code_version()
+    fresh = {**model, "seed": settings.seed, "settings": asked, "code": code, "codes": [code]}
     found = read_manifest(out)
     if found is None:
         return fresh
@@ -123,9 +124,10 @@ def _manifest(settings: CensusSettings, out: Path, model: dict[str, str]) -> dic
         name: sorted({*known[name], *asked[name]}) for name in ("extra_weights", "extra_grid", "tail_widths", "sweep")
     }
     grown["subtasks"] = list(dict.fromkeys([*known["subtasks"], *asked["subtasks"]]))
-    codes = found["codes"] + ([code_version()] if code_version() not in found["codes"] else [])
-    if len(codes) > len(found["codes"]):
-        logger.warning("%s was begun by other code (%s); the manifest names both", out, found["codes"][-1])
+    codes = found["codes"]
+    if code not in codes:
+        logger.warning("%s was begun by other code (%s); the manifest names both", out, codes[-1])
+        codes = [*codes, code]
     return {**fresh, "settings": asked | grown, "codes": codes}
 
 
@@ -140,11 +142,9 @@ def code_version() -> dict[str, str]:
 
 def coupling_named(name: str) -> Coupling:
     """The coupling of that name. Raises `ValueError`."""
-    for coupling in get_args(Coupling):
-        if coupling == name:
-            found: Coupling = coupling
-            return found
-    raise ValueError(f"coupling {name!r} is unknown; use one of {', '.join(get_args(Coupling))}")
+    if name not in get_args(Coupling):
+        raise ValueError(f"coupling {name!r} is unknown; use one of {', '.join(get_args(Coupling))}")
+    return cast(Coupling, name)
 
 
 def read_done(out: Path, settings: CensusSettings) -> dict[tuple[str, str], Done]:

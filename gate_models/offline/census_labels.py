@@ -46,7 +46,7 @@ def counts_of(census: Census, prompt: PromptRecord, base: str = "base") -> Freez
         base_count=np.array([cell.count for cell in low]),
         guided_count=np.array([cell.count for cell in high]),
         outcomes=None if coupling == "independent" else outcomes,
-        coupling="common" if coupling == "common" else "antithetic" if coupling == "antithetic" else "independent",
+        coupling=coupling,
     )
 
 

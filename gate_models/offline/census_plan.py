@@ -13,7 +13,7 @@ from decoding.policy import FREEZE_GRID
 from gate_models.offline.committor import BASE, GUIDED, Arm, Coupling
 from gate_models.offline.horizon import GridPoint, grid_points
 from gate_models.offline.tasks import TaskPrompt, expand, load_task
-from gate_models.offline.trace_codec import decode_trace
+from gate_models.offline.trace_codec import step_count
 
 SPLITS: Final = (("train", 0.40), ("calibrate", 0.35), ("audit", 0.25))
 """Three disjoint prompt sets and their shares: gates learn, are set and are judged on different prompts."""
@@ -226,7 +226,7 @@ def work_for(unit: Unit, settings: CensusSettings, done: Done) -> WorkItem | Non
     wanted = [(settings.weight, repeat) for repeat in range(settings.repeats)]
     wanted += [(weight, 0) for weight in sorted(set(settings.extra_weights))]
     runs = tuple(run for run in wanted if run_name(*run) not in done.runs)
-    length = unit.steps if done.recorded is None else len(decode_trace(done.recorded).steps)
+    length = unit.steps if done.recorded is None else step_count(done.recorded)
     cells = []
     for kind, point, arm, weight in cells_of(settings, unit.steps):
         have = done.rollouts.get((kind, point.step, arm.name, weight), 0)

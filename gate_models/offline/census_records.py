@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoding.trace import Trace
+from gate_models.offline.census_plan import run_name
+from gate_models.offline.committor import Coupling
 from gate_models.offline.trace_codec import decode_trace
 
 
@@ -66,7 +68,7 @@ class CellRecord:
     outcomes: NDArray[np.bool_]
     score_sum: float
     rows: int
-    coupling: str
+    coupling: Coupling
     scores: NDArray[np.float32] | None
     tokens: NDArray[np.int32] | None
 
@@ -191,7 +193,7 @@ class Census:
     @property
     def main_run(self) -> str:
         """Name of the recorded run that the freeze cells continue."""
-        return f"w{self.settings['weight']:g}#0"
+        return run_name(self.settings["weight"], 0)
 
     @property
     def grid(self) -> tuple[float, ...]:

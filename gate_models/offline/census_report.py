@@ -17,11 +17,7 @@ from gate_models.offline.census_labels import PromptLabels, counts_of, ensemble_
 from gate_models.offline.census_records import Census, PromptRecord
 from gate_models.offline.crossfit import SPLITS, FreezeCounts, PromptValue, cross_fit_all
 from gate_models.offline.fates import CENSORED, GUIDANCE_FATES, HANDOFF_FATES
-from gate_models.offline.inference import (
-    REPLICATES,
-    Noninferiority,
-    noninferiority,
-)
+from gate_models.offline.inference import REPLICATES, Noninferiority, noninferiority
 
 TOLERANCES: Final = (0.03, 0.05, 0.1)
 """Tolerances that the ensemble form of the horizon is reported at."""
@@ -43,6 +39,11 @@ class Quartiles:
             return None
         low, median, high = np.quantile(values, [0.25, 0.5, 0.75])
         return Quartiles(len(values), float(low), float(median), float(high))
+
+    @property
+    def text(self) -> str:
+        """As tables show them."""
+        return f"{self.median:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +97,17 @@ def _subtask(census: Census, task: str, splits: int, replicates: int) -> Subtask
         return None
     labels = [label for _, _, label in swept]
     counts = [count for _, count, _ in swept]
-    fates = Counter(label.handoff_fate for label in labels)
+    fates = fate_counts(labels)
     values = _values(counts, int(census.settings["seed"]), splits)
     return SubtaskReport(
         task=task,
         prompts=len(swept),
         incomplete=len(prompts) - len(swept),
         splits=dict(Counter(prompt.any_run.split for prompt, _, _ in swept)),
-        handoff_fates={fate: fates[fate] for fate in HANDOFF_FATES},
+        handoff_fates=fates,
         guidance_fates=_guidance(labels),
         preterminal=Quartiles.of([label.a_star for label in labels if label.a_star is not None]),
-        handoff_class=Quartiles.of(
-            [label.a_star for label in labels if label.a_star is not None and label.handoff_fate == "handoff"]
-        ),
+        handoff_class=handoff_class(labels),
         censored_share=sum(fates[fate] for fate in CENSORED) / len(swept),
         table=noninferiority(values, replicates=replicates) if values else None,
         oracle_plug_in=float(np.mean([value.oracle_plug_in for value in values])) if values else None,
@@ -119,6 +118,17 @@ def _subtask(census: Census, task: str, splits: int, replicates: int) -> Subtask
         rows_per_prompt=float(np.mean([_rows(prompt) for prompt, _, _ in swept])),
         collided=_collided(swept[0][0], census),
     )
+
+
+def fate_counts(labels: Sequence[PromptLabels]) -> dict[str, int]:
+    """Prompts by handoff fate."""
+    found = Counter(label.handoff_fate for label in labels)
+    return {fate: found[fate] for fate in HANDOFF_FATES}
+
+
+def handoff_class(labels: Sequence[PromptLabels]) -> Quartiles | None:
+    """a* / T over the prompts with fate handoff."""
+    return Quartiles.of([x.a_star for x in labels if x.a_star is not None and x.handoff_fate == "handoff"])
 
 
 def _values(counts: Sequence[FreezeCounts], seed: int, splits: int) -> list[PromptValue]:

@@ -146,7 +146,7 @@ def _ensembles(reports: Sequence[SubtaskReport]) -> str:
 
 
 def _quartiles(found: Quartiles | None) -> str:
-    return "-" if found is None else f"{found.median:.2f} [{found.low:.2f}, {found.high:.2f}] (n = {found.count})"
+    return "-" if found is None else f"{found.text} (n = {found.count})"
 
 
 def _yes(value: bool) -> str:

@@ -24,9 +24,9 @@ from decoding.trace import Trace
 from gate_models.offline.census_plan import CellWork, CensusSettings, Unit, WorkItem, run_name, shard_name
 from gate_models.offline.census_records import CellRecord, RunRecord
 from gate_models.offline.census_store import write_shard
-from gate_models.offline.committor import Cell, State, cell_jobs, collect, judge_of
+from gate_models.offline.committor import Cell, cell_jobs, collect, judge_of
 from gate_models.offline.execute import Report
-from gate_models.offline.horizon import switch_jobs
+from gate_models.offline.horizon import committed_fraction, state_at, switch_jobs
 from gate_models.offline.trace_codec import decode_trace, encode_trace
 
 
@@ -78,7 +78,7 @@ def decode_items(
             if jobs:
                 judge = judge_of(model, item.unit.prompt.constraint)
                 measured = collect(cell.arm, [next(outcomes) for _ in jobs], judge)
-                record = _cell(settings, cell, measured, traces.get(item.unit.key), model.spec.mask_id)
+                record = _cell(settings, cell, measured, jobs[0].start, model.spec.mask_id)
                 rows.append(record.row((*item.unit.key, item.unit.gen_length, item.unit.steps)))
     return runs, rows, runner.counts.total
 
@@ -166,8 +166,7 @@ def _jobs(
         trace, step = traces[unit.key], cell.point.step
         if step >= len(trace.steps):
             return []
-        canvas = tuple(trace.prefix(step, model.spec.mask_id).tolist())
-        state = State(job, canvas, step, f"{label}|s{step}", trace.place(step))
+        state = state_at(job, trace, step, label, model.spec.mask_id)
         return cell_jobs(state, cell.arm, cell.count, first=cell.first, coupling=settings.coupling)
     if cell.kind == "switch":
         return switch_jobs(job, cell.point.step, cell.count, label=label, first=cell.first)
@@ -176,16 +175,17 @@ def _jobs(
     return [replace(job, noise=replace(noise, rollout=n), purpose="rollout", record="commits") for n in numbers]
 
 
-def _cell(settings: CensusSettings, cell: CellWork, measured: Cell, trace: Trace | None, mask_id: int) -> CellRecord:
-    frozen = cell.kind == "freeze"
-    canvas = trace.prefix(cell.point.step, mask_id) if frozen and trace is not None else None
+def _cell(
+    settings: CensusSettings, cell: CellWork, measured: Cell, start: tuple[int, ...] | None, mask_id: int
+) -> CellRecord:
+    """`start` is the canvas that the rollouts continue; None where they begin with an empty one."""
     return CellRecord(
         kind=cell.kind,
-        run=run_name(settings.weight, 0) if frozen else "",
+        run=run_name(settings.weight, 0) if cell.kind == "freeze" else "",
         weight=cell.weight,
         step=cell.point.step,
         fractions=cell.point.fractions,
-        committed_fraction=0.0 if canvas is None else float((canvas != mask_id).mean()),
+        committed_fraction=0.0 if start is None else committed_fraction(start, mask_id),
         arm=cell.arm.name,
         tail_width=cell.arm.tail_width,
         first=cell.first,

@@ -234,10 +234,36 @@ def measure(
     timeout: float | None = None,
 ) -> Committor:
     """The committor of a state on a started engine; waits for it. Truncated with `fill_after` (see `cell_jobs`)."""
-    planned = [cell_jobs(state, arm, count, coupling=coupling, fill_after=fill_after) for arm in arms]
-    handles = run_all(engine, [job for jobs in planned for job in jobs], timeout)
+    (found,) = measure_all(
+        engine, [state], judge, count, arms=arms, coupling=coupling, fill_after=fill_after, timeout=timeout
+    )
+    return found
+
+
+def measure_all(
+    engine: Engine,
+    states: Sequence[State],
+    judge: Judge,
+    count: int,
+    *,
+    arms: Sequence[Arm] = (BASE, GUIDED),
+    coupling: Coupling = "independent",
+    fill_after: int | None = None,
+    timeout: float | None = None,
+) -> list[Committor]:
+    """The committors of several states, decoded beside each other; otherwise as `measure`."""
+    planned = [
+        [cell_jobs(state, arm, count, coupling=coupling, fill_after=fill_after) for arm in arms] for state in states
+    ]
+    handles = run_all(engine, [job for cells in planned for jobs in cells for job in jobs], timeout)
     outcomes = iter([handle.result(timeout) for handle in handles])
-    cells = {
-        arm.name: collect(arm, [next(outcomes) for _ in jobs], judge) for arm, jobs in zip(arms, planned, strict=True)
-    }
-    return Committor(cells, coupling)
+    return [
+        Committor(
+            {
+                arm.name: collect(arm, [next(outcomes) for _ in jobs], judge)
+                for arm, jobs in zip(arms, cells, strict=True)
+            },
+            coupling,
+        )
+        for cells in planned
+    ]

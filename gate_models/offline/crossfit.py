@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gate_models.offline.committor import Coupling
-from gate_models.offline.fates import HANDOFF_FATES, handoff_fates, persistent_point
+from gate_models.offline.fates import handoff_fate, persistent_point
 
 SPLITS: Final = 200
 
@@ -53,7 +53,7 @@ class FreezeCounts:
 
     @property
     def fate(self) -> str:
-        return HANDOFF_FATES[int(handoff_fates(*self.rates))]
+        return handoff_fate(*self.rates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +189,3 @@ def cross_fit_all(prompts: Sequence[FreezeCounts], seed: int, splits: int = SPLI
     return [
         cross_fit(counts, np.random.default_rng([seed, zlib.crc32(counts.key.encode())]), splits) for counts in prompts
     ]
-
-
-def best_global_cut(values: NDArray[np.float64]) -> int:
-    """Index of the grid fraction that is best for all prompts together: values [P, F] averaged over prompts."""
-    return int(values.mean(0).argmax())

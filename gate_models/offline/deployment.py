@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gate_models.offline.inference import bootstrap
+from gate_models.offline.inference import paired_bootstrap
 from gate_models.offline.policy_names import parse_policy
 from gate_models.offline.text_metrics import wilson
 
@@ -50,14 +50,6 @@ def by_prompt(samples: Samples) -> dict[str, float]:
     return {prompt: float(np.mean(hits)) for prompt, hits in found.items()}
 
 
-def difference(samples: Samples, reference: Samples) -> tuple[float, float, float]:
-    """Success minus the reference's, paired by prompt, with its 95 % bootstrap interval."""
-    own, other = by_prompt(samples), by_prompt(reference)
-    shared = sorted(own.keys() & other.keys())
-    found = bootstrap(np.array([own[prompt] - other[prompt] for prompt in shared]))
-    return found.value, found.low, found.high
-
-
 def table(task: str, cells: Mapping[str, Any], reference: str = "full_cfg") -> str:
     """Markdown: one line a policy, best-of-n runs spread out."""
     samples = cells["samples"]
@@ -73,8 +65,9 @@ def table(task: str, cells: Mapping[str, Any], reference: str = "full_cfg") -> s
     for name, found in samples.items():
         row = cells["policies"][name]
         low, high = wilson(sum(sample["satisfied"] for sample in found), len(found))
-        gain = difference(found, samples[reference]) if reference in samples else None
-        shown = "" if gain is None else f"{gain[0]:+.3f} [{gain[1]:+.3f}, {gain[2]:+.3f}]"
+        shown = ""
+        if reference in samples:
+            shown = paired_bootstrap(by_prompt(found), by_prompt(samples[reference])).signed
         beside = [matched(row["rows_per_sample"], curve) for curve in curves.values()]
         figures = [f"{row['success']:.3f} [{low:.3f}, {high:.3f}]", shown, f"{row['rows_per_sample']:.1f}"]
         figures += ["" if value is None else f"{value:.3f}" for value in beside]

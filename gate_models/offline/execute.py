@@ -61,7 +61,6 @@ class Processes(Generic[I, R]):
         self._factory, self._arguments = factory, tuple(arguments)
         self._context = multiprocessing.get_context("spawn")
         self._live: list[_Process[I]] = [self._start() for _ in range(count)]
-        self.info: Any = None
         self._stopping = False
 
     def __enter__(self) -> Self:
@@ -82,11 +81,12 @@ class Processes(Generic[I, R]):
 
     def ready(self) -> Any:
         """Wait for the workers; their `info`. Raises `WorkerError`, `StoppedError`."""
+        info: Any = None
         for live in self._live:
             while not live.pipe.poll(0.2):
                 self._check_stop()
-            self.info = self._ready(live)
-        return self.info
+            info = self._ready(live)
+        return info
 
     def map(self, items: Iterable[I], progress: Report, *, tick: Callable[[], None] = lambda: None) -> Iterator[R]:
         """Results as they come. `tick` is called about once a second. Raises `WorkerError`, `StoppedError`."""

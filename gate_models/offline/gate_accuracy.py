@@ -10,13 +10,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold
 
 from gate_models import features
-from gate_models.forest import FOLDS, MIN_LEAF, TREES, FateHead, OrdinalHead, bins
-from gate_models.offline.gate_data import FamilyData
+from gate_models.forest import FOLDS, TERCILES, TREES, FateHead, OrdinalHead, bins
+from gate_models.offline.gate_data import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,32 +36,6 @@ class Accuracy:
     """Share of runs whose handoff fate is right."""
     fate_of_mode: float | None
     """Of the training folds' most frequent fate."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows to learn from: features [n, D], horizons [n] (NaN: none), fates [n], prompts [n]."""
-
-    features: NDArray[np.float32]
-    horizon: NDArray[np.float64]
-    fate: NDArray[np.str_]
-    group: NDArray[np.int64]
-    leaf: int
-
-    def of(self, kept: NDArray[np.bool_]) -> Rows:
-        return Rows(self.features[kept], self.horizon[kept], self.fate[kept], self.group[kept], self.leaf)
-
-
-def rows_of(data: FamilyData, *, whole: bool, splits: Iterable[str] = ("train", "calibrate")) -> Rows:
-    """Rows of all recorded guided runs of the prompts in `splits`, at every weight."""
-    runs = np.flatnonzero(np.isin(data.split[data.prompt], list(splits)) & (data.fate[data.prompt] != ""))
-    prompt = data.prompt[runs]
-    if whole:
-        return Rows(data.whole[runs], data.a_star[prompt], data.fate[prompt], prompt, MIN_LEAF)
-    points = len(data.checkpoints)
-    found = data.features[runs].reshape(runs.size * points, -1)
-    horizon, fate = np.repeat(data.a_star[prompt], points), np.repeat(data.fate[prompt], points)
-    return Rows(found, horizon, fate, np.repeat(prompt, points), MIN_LEAF * points)
 
 
 def cross_validated(
@@ -116,7 +89,7 @@ def leave_one_family_out(
     head = OrdinalHead(trees, rows[family].leaf, random_state=seed, n_jobs=jobs)
     head.fit(np.concatenate([found.features for found in others]), known)
     found = head.predict(own.features)
-    own_edges = np.quantile(own.horizon, (1 / 3, 2 / 3, 1.0))
+    own_edges = np.quantile(own.horizon, TERCILES)
     return Accuracy(
         variant="leave-one-task-out",
         prompts=int(np.unique(own.group).size),

@@ -8,7 +8,7 @@ labels, as in the paper (Appendix H.1).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from decoding.gating import GateView, Regime
 from decoding.schedule import planned_rows
+from decoding.trace import StepStats
 from gate_models import features
 from gate_models.fill import Reader
+from gate_models.forest import MIN_LEAF
 from gate_models.offline.census_labels import labels_of
 from gate_models.offline.census_records import Census, PromptRecord, RunRecord
 
@@ -85,6 +87,32 @@ class FamilyData:
         found = np.full(len(self.prompts), -1, dtype=np.int64)
         found[self.prompt[self.main]] = np.flatnonzero(self.main)
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows to learn from: features [n, D], horizons [n] (NaN: none), fates [n], prompts [n]."""
+
+    features: NDArray[np.float32]
+    horizon: NDArray[np.float64]
+    fate: NDArray[np.str_]
+    group: NDArray[np.int64]
+    leaf: int
+
+    def of(self, kept: NDArray[np.bool_]) -> Rows:
+        return Rows(self.features[kept], self.horizon[kept], self.fate[kept], self.group[kept], self.leaf)
+
+
+def rows_of(data: FamilyData, *, whole: bool, splits: Iterable[str] = ("train", "calibrate")) -> Rows:
+    """Rows of all recorded guided runs of the prompts in `splits`, at every weight."""
+    runs = np.flatnonzero(np.isin(data.split[data.prompt], list(splits)) & (data.fate[data.prompt] != ""))
+    prompt = data.prompt[runs]
+    if whole:
+        return Rows(data.whole[runs], data.a_star[prompt], data.fate[prompt], prompt, MIN_LEAF)
+    points = len(data.checkpoints)
+    found = data.features[runs].reshape(runs.size * points, -1)
+    horizon, fate = np.repeat(data.a_star[prompt], points), np.repeat(data.fate[prompt], points)
+    return Rows(found, horizon, fate, np.repeat(prompt, points), MIN_LEAF * points)
 
 
 def families_of(census: Census) -> dict[str, str]:
@@ -163,17 +191,20 @@ def recorded_regime(run: RunRecord, model_hash: str, settings: Mapping[str, Any]
     )
 
 
-def view_of(run: RunRecord, steps: Sequence[Any], regime: Regime, step: int) -> GateView:
-    """What a gate sees of a recorded run before step `step`."""
-    history = tuple(steps[:step])
+def view_before(
+    step: int, recorded: Sequence[StepStats], regime: Regime, prompt_tokens: int, constraint: Mapping[str, Any]
+) -> GateView:
+    """What a gate sees of a recorded run in `regime` before step `step`."""
+    history = tuple(recorded[:step])
     decided = sum(len(stats.positions) + len(stats.filled) for stats in history)
-    return GateView(regime, step, run.prompt_tokens, run.gen_length - decided, history, run.constraint)
+    return GateView(regime, step, prompt_tokens, regime.gen_length - decided, history, constraint)
 
 
 def _views(run: RunRecord, regime: Regime, at: NDArray[np.int64]) -> list[GateView]:
     """Views at each checkpoint, and last of the whole run."""
     recorded = run.trace.steps
-    return [view_of(run, recorded, regime, int(step)) for step in (*at, len(recorded))]
+    steps = (*map(int, at), len(recorded))
+    return [view_before(step, recorded, regime, run.prompt_tokens, run.constraint) for step in steps]
 
 
 def _arm(width: int) -> str:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from decoding.gating import Gate, GateView, Regime
+from gate_models.offline.gate_data import view_before
 from gate_models.offline.gate_sweep import SweptRun, Text
 from gate_models.offline.text_metrics import has_adjacent_repeat
+
+ARRAYS: Final = ("prompt", "step", "success", "rows", "repeats")
+"""Fields of `Arms` that have one value a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,7 @@ class Arms:
 
     def of(self, kept: NDArray[np.bool_]) -> Arms:
         """The runs that `kept` marks."""
-        arrays = {name: getattr(self, name)[kept] for name in ("prompt", "step", "success", "rows", "repeats")}
+        arrays = {name: getattr(self, name)[kept] for name in ARRAYS}
         return replace(self, texts=tuple(t for t, keep in zip(self.texts, kept, strict=True) if keep), **arrays)
 
     def by_prompt(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -62,7 +67,7 @@ def decided_steps(runs: Sequence[SweptRun], gate: Gate, regime: Regime) -> NDArr
         due = [i for i in waiting if step < runs[i].prompt.steps and ((own := checkpoints[i]) is None or step in own)]
         if not due:
             continue
-        decisions = gate.decide([view_before(runs[i], regime, step) for i in due])
+        decisions = gate.decide([_view(runs[i], regime, step) for i in due])
         for index, decision in zip(due, decisions, strict=True):
             if decision.handoff:
                 found[index] = step
@@ -70,12 +75,9 @@ def decided_steps(runs: Sequence[SweptRun], gate: Gate, regime: Regime) -> NDArr
     return found
 
 
-def view_before(run: SweptRun, regime: Regime, step: int) -> GateView:
-    """What a gate sees of a run before a step."""
-    history = tuple(run.trace.steps[:step])
-    decided = sum(len(stats.positions) + len(stats.filled) for stats in history)
+def _view(run: SweptRun, regime: Regime, step: int) -> GateView:
     own = replace(regime, steps=run.prompt.steps, gen_length=run.prompt.gen_length)
-    return GateView(own, step, run.prompt_tokens, run.prompt.gen_length - decided, history, run.prompt.constraint)
+    return view_before(step, run.trace.steps, own, run.prompt_tokens, run.prompt.constraint)
 
 
 def arms_at(

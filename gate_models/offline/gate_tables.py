@@ -48,4 +48,4 @@ def accuracy_table(found: Sequence[Accuracy]) -> str:
 
 
 def _contrast(found: Estimate | None) -> str:
-    return "-" if found is None else f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+    return "-" if found is None else found.signed

@@ -22,6 +22,7 @@ from decoding.handle import Outcome
 from decoding.job import Job
 from decoding.policy import FREEZE_GRID, Gate, step_at
 from decoding.rollouts import run_all
+from decoding.trace import Trace
 from gate_models.offline.committor import (
     BASE,
     GUIDED,
@@ -30,10 +31,9 @@ from gate_models.offline.committor import (
     Coupling,
     Judge,
     State,
-    cell_jobs,
-    collect,
+    measure_all,
 )
-from gate_models.offline.fates import SLACK, handoff_fate, persistent_point
+from gate_models.offline.fates import SLACK, handoff_fate, persistent, persistent_point
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +88,19 @@ def freeze_states(outcome: Outcome, label: str, mask_id: int, points: Sequence[G
     for point in points:
         if point.step >= len(outcome.trace.steps):
             continue
-        canvas = outcome.trace.prefix(point.step, mask_id)
-        state = State(
-            outcome.job,
-            tuple(canvas.tolist()),
-            point.step,
-            f"{label}|s{point.step}",
-            outcome.trace.place(point.step),
-        )
-        found.append(Frozen(point, state, float((canvas != mask_id).mean())))
+        state = state_at(outcome.job, outcome.trace, point.step, label, mask_id)
+        found.append(Frozen(point, state, committed_fraction(state.canvas, mask_id)))
     return found
+
+
+def state_at(job: Job, trace: Trace, step: int, label: str, mask_id: int) -> State:
+    """The state before step `step` of a recorded run of `job`; `label` names the run in the noise."""
+    return State(job, tuple(trace.prefix(step, mask_id).tolist()), step, f"{label}|s{step}", trace.place(step))
+
+
+def committed_fraction(canvas: Sequence[int], mask_id: int) -> float:
+    """Share of a canvas that is committed."""
+    return sum(token != mask_id for token in canvas) / len(canvas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,21 +172,12 @@ def measure_horizon(
     (handle,) = run_all(engine, [record_job(job, label)], timeout)
     outcome = handle.result(timeout)
     states = freeze_states(outcome, label, engine.model.spec.mask_id, grid_points(job.steps, fractions))
-    planned = [
-        (frozen, arm, cell_jobs(frozen.state, arm, count, coupling=coupling)) for frozen in states for arm in arms
-    ]
-    handles = iter(run_all(engine, [cell for _, _, jobs in planned for cell in jobs], timeout))
-    collected = {
-        (frozen.point.step, arm.name): collect(arm, [next(handles).result(timeout) for _ in jobs], judge)
-        for frozen, arm, jobs in planned
-    }
+    measured = measure_all(
+        engine, [frozen.state for frozen in states], judge, count, arms=arms, coupling=coupling, timeout=timeout
+    )
     points = tuple(
-        FreezePoint(
-            frozen.point,
-            frozen.committed_fraction,
-            Committor({arm.name: collected[frozen.point.step, arm.name] for arm in arms}, coupling),
-        )
-        for frozen in states
+        FreezePoint(frozen.point, frozen.committed_fraction, committor)
+        for frozen, committor in zip(states, measured, strict=True)
     )
     return outcome, FreezeSweep(job.steps, points)
 
@@ -235,8 +229,6 @@ def ensemble_horizon(
     `curve` [F] is S at `switch_steps` (ascending, before T), `terminal` is S(T).
     """
     safe = np.asarray(curve) >= terminal - tolerance - SLACK
-    index = len(safe)
-    while index > 0 and safe[index - 1]:
-        index -= 1
+    index = int(persistent(safe))
     censored = index == len(safe)
     return EnsembleHorizon(steps if censored else switch_steps[index], censored)

@@ -6,9 +6,9 @@ Secondary, beside it and never in its place: the survivors, prompts whose horizo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,12 @@ def bootstrap(
     return Estimate(float(values.mean()), float(low), float(high), "prompt_bootstrap")
 
 
+def paired_bootstrap(own: Mapping[Any, float], reference: Mapping[Any, float]) -> Estimate:
+    """Mean of `own` less `reference` over the prompts that both have. Raises `ValueError` where they share none."""
+    shared = sorted(own.keys() & reference.keys())
+    return bootstrap(np.array([own[prompt] - reference[prompt] for prompt in shared]))
+
+
 @dataclass(frozen=True, slots=True)
 class Noninferiority:
     """A row of Table 1: the full census of one subtask. Rates are cross-fitted."""
@@ -68,16 +74,16 @@ class Noninferiority:
 
 def noninferiority(values: Sequence[PromptValue], *, seed: int = 0, replicates: int = REPLICATES) -> Noninferiority:
     """Freeze at a* against full CFG over the prompts of a subtask. Raises `ValueError` where there is none."""
-    differences = np.array([value.difference for value in values], dtype=np.float64)
+    difference = bootstrap(np.array([value.difference for value in values]), seed=seed, replicates=replicates)
     kept = [value for value in values if value.fate not in CENSORED and value.survivor_difference is not None]
     survivors = np.array([value.survivor_difference for value in kept], dtype=np.float64)
     return Noninferiority(
         prompts=len(values),
-        full=float(np.mean([value.full for value in values])) if values else 0.0,
-        handoff=float(np.mean([value.handoff for value in values])) if values else 0.0,
-        difference=bootstrap(differences, seed=seed, replicates=replicates),
+        full=float(np.mean([value.full for value in values])),
+        handoff=float(np.mean([value.handoff for value in values])),
+        difference=difference,
         censored=sum(value.fate in CENSORED for value in values),
         survivors=len(kept),
         survivor_difference=bootstrap(survivors, seed=seed, replicates=replicates) if kept else None,
-        optimism=float(np.mean([value.optimism for value in values])) if values else 0.0,
+        optimism=float(np.mean([value.optimism for value in values])),
     )

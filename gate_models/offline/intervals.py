@@ -22,6 +22,11 @@ class Estimate:
     high: float
     method: str
 
+    @property
+    def signed(self) -> str:
+        """A difference with its interval, as tables show it."""
+        return f"{self.value:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+
 
 def _z(confidence: float) -> float:
     return NormalDist().inv_cdf(0.5 + confidence / 2)

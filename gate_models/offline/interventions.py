@@ -134,21 +134,21 @@ class RepairCensus:
         return found | {"rows": self.engine.runner.counts.total - before}
 
     def _failed(self, unit: Unit, outcome: Outcome) -> dict[str, Any]:
-        states = freeze_states(outcome, f"{'/'.join(map(str, unit.key))}", self.model.spec.mask_id,
-                               grid_points(outcome.job.steps))  # fmt: skip
+        label, points = "/".join(map(str, unit.key)), grid_points(outcome.job.steps)
+        states = freeze_states(outcome, label, self.model.spec.mask_id, points)
         judge, count = judge_of(self.model, unit.prompt.constraint), self.settings.continuations
         jobs = [job for frozen in states for arm in (BASE, GUIDED) for job in cell_jobs(frozen.state, arm, count)]
         outcomes = iter(self.decode(jobs))
-        rates = np.array(
+        q0, qg = np.array(
             [
                 [collect(arm, [next(outcomes) for _ in range(count)], judge).outcomes.mean() for arm in (BASE, GUIDED)]
                 for _ in states
             ]
         ).T
         grid = [frozen.point.step for frozen in states]
-        anchors = anchors_of(rates[0], rates[1], grid, outcome.job.steps)
-        population = population_of(rates[0])
-        found = {"population": population or "other", "grid": grid, "q0": rates[0].tolist(), "qg": rates[1].tolist()}
+        anchors = anchors_of(q0, qg, grid, outcome.job.steps)
+        population = population_of(q0)
+        found = {"population": population or "other", "grid": grid, "q0": q0.tolist(), "qg": qg.tolist()}
         if population is None:
             return found
         predicate = parse(unit.prompt.constraint)

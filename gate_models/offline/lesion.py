@@ -22,6 +22,7 @@ from decoding.job import Job
 from decoding.models.protocol import DenoisingModel
 from decoding.policy import step_at
 from decoding.repair.rounds import Anchor, base_policy, guided_policy, start_of
+from gate_models.offline.repair_arms import anchor_at
 
 AT: float = 0.5
 Decode = Callable[[Sequence[Job]], list[Outcome]]
@@ -35,10 +36,8 @@ def lesion_unit(
     if not isinstance(predicate, Keywords) or outcome.kept is None:
         return []
     job, mask_id = outcome.kept.state.job, model.spec.mask_id
-    step = step_at(AT, job.steps)
-    count = sum(stats.step < step for stats in outcome.trace.steps)
-    canvas = tuple(outcome.trace.prefix(count, mask_id).tolist())
-    anchor = Anchor(canvas, step, outcome.trace.place(count))
+    anchor = anchor_at(outcome, step_at(AT, job.steps), mask_id)
+    canvas = anchor.canvas
     ids = {model.codec.encode(word)[0]: word for word in predicate.keywords if len(model.codec.encode(word)) == 1}
     keyword = next((index for index, token in enumerate(canvas) if token in ids), None)
     if keyword is None:
@@ -52,7 +51,7 @@ def lesion_unit(
         None,
     )
     word = ids[canvas[keyword]]
-    once = len(re.findall(rf"\b{re.escape(word)}\b", outcome.kept.text, re.IGNORECASE)) == 1
+    once = _occurrences(word, outcome.kept.text) == 1
     arms, jobs = [], []
     for role, position in (("keyword", keyword), ("control", other)):
         if position is None:
@@ -69,9 +68,12 @@ def lesion_unit(
 
 
 def _seen(model: DenoisingModel, done: Outcome, word: str, token: int, position: int) -> dict[str, Any]:
-    text = model.codec.decode(list(done.content))
-    found = len(re.findall(rf"\b{re.escape(word)}\b", text, re.IGNORECASE))
+    found = _occurrences(word, model.codec.decode(list(done.content)))
     return {"restored": done.tokens[position] == token, "present": found > 0, "occurrences": found}
+
+
+def _occurrences(word: str, text: str) -> int:
+    return len(re.findall(rf"\b{re.escape(word)}\b", text, re.IGNORECASE))
 
 
 def _continuation(job: Job, anchor: Anchor, mask_id: int, *, guided: bool) -> Job:

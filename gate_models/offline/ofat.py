@@ -14,7 +14,7 @@ from gate_models.offline import census
 from gate_models.offline.census_labels import labels_of
 from gate_models.offline.census_plan import CensusSettings
 from gate_models.offline.census_records import Census
-from gate_models.offline.census_report import Quartiles
+from gate_models.offline.census_report import Quartiles, fate_counts, handoff_class
 from gate_models.offline.census_store import load_census
 from gate_models.offline.fates import CENSORED, HANDOFF_FATES
 
@@ -78,9 +78,7 @@ def rows(out: Path) -> list[OfatRow]:
 
 def _row(name: str, measured: Census, task: str) -> OfatRow:
     labels = [found for prompt in measured.of(task) if (found := labels_of(measured, prompt)) is not None]
-    fates = [found.handoff_fate for found in labels]
-    horizons = [found.a_star for found in labels if found.handoff_fate == "handoff" and found.a_star is not None]
-    return OfatRow(name, task, len(labels), {fate: fates.count(fate) for fate in HANDOFF_FATES}, Quartiles.of(horizons))
+    return OfatRow(name, task, len(labels), fate_counts(labels), handoff_class(labels))
 
 
 def to_markdown(found: Sequence[OfatRow]) -> str:
@@ -93,7 +91,6 @@ def to_markdown(found: Sequence[OfatRow]) -> str:
     ]
     for row in found:
         counts = " | ".join(str(row.fates[fate]) for fate in HANDOFF_FATES)
-        horizon = row.horizon
-        a_star = "-" if horizon is None else f"{horizon.median:.2f} [{horizon.low:.2f}, {horizon.high:.2f}]"
+        a_star = "-" if row.horizon is None else row.horizon.text
         lines.append(f"| {row.task} | {row.configuration} | {row.prompts} | {counts} | {row.censored} | {a_star} |")
     return "\n".join(lines) + "\n"

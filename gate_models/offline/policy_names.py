@@ -147,7 +147,7 @@ def _option(option: str, preset: str) -> dict[str, Any]:
 
 def _gate(setting: policies.Gate) -> Gate:
     regime = Regime("", None, 2.0, 1, 1, 1, 1.0, None, "probability", "confidence", "as_is")
-    gate = BuiltinGates({}).resolve(setting, regime).gate
+    gate = BuiltinGates().resolve(setting, regime).gate
     if gate is None:
         raise ValueError(f"gate source {setting.source!r} cannot be used offline")
     return gate

@@ -67,6 +67,12 @@ def recorded_job(job: Job) -> Job:
     return replace(job, policy=policy, gate=NeverGate())
 
 
+def anchor_at(outcome: Outcome, step: int, mask_id: int) -> Anchor:
+    """The state of a recorded run before step `step` of its schedule (empty steps are not in its trace)."""
+    count = sum(stats.step < step for stats in outcome.trace.steps)
+    return Anchor(tuple(outcome.trace.prefix(count, mask_id).tolist()), step, outcome.trace.place(count))
+
+
 @dataclass(frozen=True, slots=True)
 class Reopening:
     """One arm: the anchored state with some of its positions open again."""
@@ -90,10 +96,8 @@ class Anchored:
         self.found: Pass = found
         self.name, self.step = name, step
         self.mask_id = model.spec.mask_id
-        count = sum(stats.step < step for stats in outcome.trace.steps)
-        canvas = tuple(outcome.trace.prefix(count, self.mask_id).tolist())
-        self.anchor = Anchor(canvas, step, outcome.trace.place(count))
-        self.candidates = candidates_of(canvas, self.mask_id, model.spec.end_ids, 0)
+        self.anchor = anchor_at(outcome, step, self.mask_id)
+        self.candidates = candidates_of(self.anchor.canvas, self.mask_id, model.spec.end_ids, 0)
         self._model, self._predicate = model, predicate
 
     @property

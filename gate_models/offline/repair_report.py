@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gate_models.offline.inference import bootstrap
+from gate_models.offline.inference import paired_bootstrap
 from gate_models.offline.repair_arms import CONTROL
 
 Unit = Mapping[str, Any]
@@ -47,11 +47,7 @@ def successes(units: Iterable[Unit], anchor: str, arm: tuple[str, int]) -> dict[
 def gain(units: Sequence[Unit], anchor: str, arm: tuple[str, int], other: tuple[str, int] = (CONTROL, 0)) -> str:
     """Success of an arm minus another's, paired by prompt: mean [95 % interval]."""
     own, reference = successes(units, anchor, arm), successes(units, anchor, other)
-    shared = sorted(own.keys() & reference.keys())
-    if not shared:
-        return "-"
-    found = bootstrap(np.array([own[prompt] - reference[prompt] for prompt in shared]))
-    return f"{found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+    return paired_bootstrap(own, reference).signed if own.keys() & reference.keys() else "-"
 
 
 def _mean(values: Iterable[float]) -> str:
@@ -91,12 +87,13 @@ def selector_table(units: Sequence[Unit], selectors: Sequence[str], count: int) 
 def cell_table(units: Sequence[Unit], selectors: Sequence[str], counts: Sequence[int]) -> str:
     """Gain over the control in every cell (anchor x population x K)."""
     cells = [(anchor, population, count) for anchor in ANCHORS for population in POPULATIONS for count in counts]
+    names = [name for name in selectors if name != "restart"]
     rows = []
     for anchor, population, count in cells:
         own = [unit for unit in units if unit["population"] == population]
-        gains = [gain(own, anchor, (name, count)) for name in selectors if name != "restart"]
+        gains = [gain(own, anchor, (name, count)) for name in names]
         rows.append([f"{anchor}, {population}, K={count}", *gains])
-    return _table(["cell", *(name for name in selectors if name != "restart")], rows)
+    return _table(["cell", *names], rows)
 
 
 def family_table(units: Sequence[Unit], selectors: Sequence[str], count: int) -> str:

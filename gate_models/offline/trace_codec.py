@@ -51,8 +51,14 @@ def decode_trace(data: bytes) -> Trace:
     return Trace(tuple(content["start"]), content["end_id"], content["start_step"], steps, resumed)
 
 
+def step_count(data: bytes) -> int:
+    """How many steps the trace of `encode_trace` has."""
+    count: int = json.loads(data)["count"]
+    return count
+
+
 def _plain(value: Any, digits: int) -> Any:
-    if isinstance(value, bool) or value is None or isinstance(value, int | str):
+    if value is None or isinstance(value, int | str):
         return value
     if isinstance(value, float):
         return float(f"{value:.{digits}g}")

@@ -18,12 +18,12 @@ from decoding.models.registry import load_model
 from gate_models import artifact, features
 from gate_models.bundle import Fates, GateBundle, Horizons
 from gate_models.fill import Reader
-from gate_models.forest import MIN_LEAF, TREES, FateHead, OrdinalHead
+from gate_models.forest import TREES, FateHead, OrdinalHead
 from gate_models.ladder import Ladder, Setting
 from gate_models.offline.census_records import Census
 from gate_models.offline.census_store import load_census
 from gate_models.offline.evaluate import software
-from gate_models.offline.gate_data import SPLITS, FamilyData, families_of, family_data
+from gate_models.offline.gate_data import SPLITS, FamilyData, Rows, families_of, family_data, rows_of
 from gate_models.offline.value_fit import fit_head, induce
 from gate_models.regime import AuditedRegime
 from gate_models.value_head import PRICES, ValueHead
@@ -80,6 +80,7 @@ def train(
 def train_family(data: FamilyData, census: Census, model: DenoisingModel, settings: TrainSettings) -> GateBundle:
     """All heads of one family from its training prompts, and the risk ladders from its calibration prompts."""
     train_prompts = data.of("train")
+    rows = rows_of(data, whole=False, splits=("train",))
     values: dict[int, ValueHead] = {}
     notes: list[str] = []
     runs = data.main_run()[train_prompts]
@@ -96,8 +97,8 @@ def train_family(data: FamilyData, census: Census, model: DenoisingModel, settin
         version="",
         checkpoints=data.checkpoints,
         constants={width: constant_cut(data, width) for width in data.widths},
-        fates=_fates(data, settings),
-        horizons=_horizons(data, settings),
+        fates=_fates(rows, settings),
+        horizons=_horizons(rows.of(np.isfinite(rows.horizon)), settings),
         values=values,
         ladders={width: ladder(data, width, head) for width, head in values.items()},
         evidence=_evidence(data, census, settings, notes),
@@ -117,34 +118,22 @@ def constant_cut(data: FamilyData, width: int) -> float | None:
     return data.checkpoints[int(np.nanargmax(curve))]
 
 
-def _fates(data: FamilyData, settings: TrainSettings) -> Fates | None:
-    """The causal fate head: one forest over all checkpoints, leaves of `MIN_LEAF` runs' worth of rows."""
-    runs = _training_runs(data, data.fate != "")
-    labels = data.fate[data.prompt[runs]]
-    if np.unique(labels).size < 2:
+def _fates(rows: Rows, settings: TrainSettings) -> Fates | None:
+    """The causal fate head: one forest over all checkpoints."""
+    if np.unique(rows.fate).size < 2:
         return None
-    points = len(data.checkpoints)
-    head = FateHead(settings.trees, MIN_LEAF * points, settings.seed, settings.jobs)
-    head.fit(data.features[runs].reshape(runs.size * points, -1), np.repeat(labels, points))
+    head = FateHead(settings.trees, rows.leaf, settings.seed, settings.jobs).fit(rows.features, rows.fate)
     return Fates(tuple(str(name) for name in head.classes_), head.flat().rounded())
 
 
-def _horizons(data: FamilyData, settings: TrainSettings) -> Horizons | None:
-    """The causal ordinal head, on the runs of prompts that have a horizon."""
-    known = np.isfinite(data.a_star)
-    runs = _training_runs(data, known)
-    if np.unique(data.prompt[runs]).size < MIN_HORIZONS:
+def _horizons(rows: Rows, settings: TrainSettings) -> Horizons | None:
+    """The causal ordinal head, on rows of prompts that have a horizon."""
+    if np.unique(rows.group).size < MIN_HORIZONS:
         return None
-    points = len(data.checkpoints)
-    head = OrdinalHead(settings.trees, MIN_LEAF * points, random_state=settings.seed, n_jobs=settings.jobs)
-    head.fit(data.features[runs].reshape(runs.size * points, -1), np.repeat(data.a_star[data.prompt[runs]], points))
+    head = OrdinalHead(settings.trees, rows.leaf, random_state=settings.seed, n_jobs=settings.jobs)
+    head.fit(rows.features, rows.horizon)
     first, second, third = (float(edge) for edge in head.edges_)
     return Horizons(head.flat().rounded(), head.shift, (first, second, third))
-
-
-def _training_runs(data: FamilyData, prompts: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Runs, at every weight, of the training prompts that `prompts` [P] marks."""
-    return np.flatnonzero((prompts & (data.split == "train"))[data.prompt])
 
 
 def risk_settings(checkpoints: Iterable[float]) -> list[Setting]:

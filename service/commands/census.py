@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
+from service.commands.options import BatchInvariant, MaxRows, Model, PromptsASubtask, Subtasks
+
 
 def run(
-    subtasks: Annotated[str, typer.Option(help="Subtasks separated by commas, or `all`.")],
+    subtasks: Subtasks,
     out: Annotated[Path, typer.Option(help="Folder of the census; one that is there is resumed or grown.")],
-    model: Annotated[str, typer.Option(help="`mini` or a checkpoint folder.")] = "mini",
-    prompts: Annotated[int | None, typer.Option(min=1, help="Prompts a subtask (default: all it has).")] = None,
+    model: Model = "mini",
+    prompts: PromptsASubtask = None,
     rollouts: Annotated[int, typer.Option(min=1, help="N: continuations a cell.")] = 24,
     seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
     weight: Annotated[float, typer.Option(help="Guidance scale of the run that is frozen.")] = 2.0,
@@ -37,8 +39,8 @@ def run(
     device: Annotated[str, typer.Option()] = "cpu",
     dtype: Annotated[str, typer.Option()] = "float32",
     threads: Annotated[int, typer.Option(min=1, help="Threads a worker.")] = 1,
-    max_rows: Annotated[int, typer.Option(min=2, help="Rows a forward.")] = 64,
-    batch_invariant: Annotated[bool, typer.Option(help="Bit-equal whatever shares the batch.")] = True,
+    max_rows: MaxRows = 64,
+    batch_invariant: BatchInvariant = True,
     compact: Annotated[Path | None, typer.Option(help="Afterwards write the small form to this folder.")] = None,
 ) -> None:
     """Measure committors along recorded guided runs: every prompt x grid point x arm x N rollouts."""

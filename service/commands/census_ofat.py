@@ -7,15 +7,17 @@ from typing import Annotated
 
 import typer
 
+from service.commands.options import Model, PromptsASubtask, Subtasks
+
 
 def run(
-    subtasks: Annotated[str, typer.Option(help="Subtasks separated by commas, or `all`.")],
+    subtasks: Subtasks,
     out: Annotated[Path, typer.Option(help="Folder; each configuration is a census in a folder of its own.")],
     weights: Annotated[str, typer.Option(help="Weight axis, such as 0.5,1,4.")] = "",
     lengths: Annotated[str, typer.Option(help="Canvas axis, such as 16,32,48.")] = "",
     steps: Annotated[str, typer.Option(help="Steps axis, such as 8,16,32.")] = "",
-    model: Annotated[str, typer.Option(help="`mini` or a checkpoint folder.")] = "mini",
-    prompts: Annotated[int | None, typer.Option(min=1, help="Prompts a subtask (default: all it has).")] = None,
+    model: Model = "mini",
+    prompts: PromptsASubtask = None,
     rollouts: Annotated[int, typer.Option(min=1, help="N: continuations a cell.")] = 24,
     seed: Annotated[int, typer.Option()] = 0,
     weight: Annotated[float, typer.Option(help="Guidance scale of the centre.")] = 2.0,

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from service.commands.options import BatchInvariant, MaxRows, Model
+
 
 def run(
     task: Annotated[str, typer.Option(help="A task, several separated by commas, or `all`.")] = "commongen",
@@ -17,12 +19,12 @@ def run(
     seed: Annotated[int, typer.Option(help="Seed of every text.")] = 0,
     temperature: Annotated[float, typer.Option(min=0.0, max=5.0)] = 1.0,
     block_length: Annotated[int | None, typer.Option(min=1, help="Blocks (default: the whole canvas).")] = None,
-    model: Annotated[str, typer.Option(help="`mini` or a checkpoint folder.")] = "mini",
+    model: Model = "mini",
     device: Annotated[str, typer.Option()] = "cpu",
     dtype: Annotated[str, typer.Option()] = "float32",
     threads: Annotated[int, typer.Option(min=1)] = 1,
-    max_rows: Annotated[int, typer.Option(min=2, help="Rows a forward.")] = 64,
-    batch_invariant: Annotated[bool, typer.Option(help="Bit-equal whatever shares the batch.")] = False,
+    max_rows: MaxRows = 64,
+    batch_invariant: BatchInvariant = False,
     fluency_model: Annotated[
         str | None, typer.Option(help="Folder of a causal language model that judges fluency (default: shipped).")
     ] = None,

@@ -7,22 +7,24 @@ from typing import Annotated
 
 import typer
 
+from service.commands.options import BatchInvariant, MaxRows, Model, PromptsASubtask, Subtasks
+
 
 def run(
     out: Annotated[Path, typer.Option(help="File of the census (JSON lines); one that is there is gone on with.")],
-    subtasks: Annotated[str, typer.Option(help="Subtasks separated by commas, or `all`.")] = "all",
-    prompts: Annotated[int | None, typer.Option(min=1, help="Prompts a subtask (default: all it has).")] = None,
+    subtasks: Subtasks = "all",
+    prompts: PromptsASubtask = None,
     seeds: Annotated[int, typer.Option(min=1, help="Recorded runs a prompt.")] = 2,
     continuations: Annotated[int, typer.Option(min=1, help="Continuations an arm, and rollouts a cell.")] = 10,
     counts: Annotated[str, typer.Option(help="Reopened positions K.")] = "1,3",
     selectors: Annotated[str, typer.Option(help="Selectors (default: the paper's and our own).")] = "",
     seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
     weight: Annotated[float, typer.Option(help="Guidance scale.")] = 2.0,
-    model: Annotated[str, typer.Option(help="`mini` or a checkpoint folder.")] = "mini",
+    model: Model = "mini",
     device: Annotated[str, typer.Option()] = "cpu",
     threads: Annotated[int, typer.Option(min=1)] = 1,
-    max_rows: Annotated[int, typer.Option(min=2, help="Rows a forward.")] = 64,
-    batch_invariant: Annotated[bool, typer.Option(help="Bit-equal whatever shares the batch.")] = True,
+    max_rows: MaxRows = 64,
+    batch_invariant: BatchInvariant = True,
     report: Annotated[Path | None, typer.Option(help="Write the tables here (default: print them).")] = None,
 ) -> None:
     """Reopen failed runs by every selector, against a control that reopens nothing (paper, "Repair by Reopening")."""

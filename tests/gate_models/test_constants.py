@@ -10,8 +10,8 @@ import pytest
 
 from decoding.gating import FractionGate, NeverGate, Regime
 from decoding.policy import Gate
-from gate_models.constants import ConstantCut, ConstantGates, read_cuts, write_cuts
-from gate_models.offline.calibrate_constant import Plan, _job, earliest_safe
+from gate_models.constants import ConstantCut, ConstantGates, earliest_safe, read_cuts, write_cuts
+from gate_models.offline.calibrate_constant import Plan, _job
 from gate_models.offline.tasks import load_task
 from tests.decoding.tiny import tiny_model
 

@@ -13,7 +13,8 @@ from decoding.policy import Gate, resolve_policy
 from gate_models.fill import Reader
 from gate_models.learned_gates import PolicyGate, RawGate, ValueGate
 from gate_models.offline.fluency import load_judge
-from gate_models.offline.gate_accuracy import cross_validated, rows_of
+from gate_models.offline.gate_accuracy import cross_validated
+from gate_models.offline.gate_data import rows_of
 from gate_models.offline.gate_frontier import plot
 from gate_models.offline.gate_readoff import arms_at, decided_steps, never_arms
 from gate_models.offline.gate_results import Fluency, at_same_rows, results

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -31,6 +32,14 @@ def _conditional_probability(found: Candidates, _: torch.Tensor) -> torch.Tensor
 
 
 BASE_PROBABILITY = Order("base_probability", _conditional_probability, guided_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a test's own predicate says of a text."""
+
+    satisfied: bool
+    score: float
 
 
 def policy_of(rules: Rules, handoff: int | None) -> DecodingPolicy:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +11,7 @@ from gate_models.offline.committor import BASE, GUIDED, Arm, Committor, Coupling
 from gate_models.offline.toy import random_tables
 from gate_models.offline.toy_committor import ExactToy
 from gate_models.offline.toy_exact import Rules, schedule
-from tests.toy.decoder_runs import engine_of, finish, job_of, wilson
+from tests.toy.decoder_runs import Verdict, engine_of, finish, job_of, wilson
 
 TABLES = random_tables(3, length=4, spread=0.6)
 RULES = Rules(4)
@@ -21,12 +19,6 @@ CANVAS = (None, 1, None, None)
 STEP = 1
 COUNT = 300
 CONFIDENCE = 0.9999
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    satisfied: bool
-    score: float
 
 
 def one_a(text: tuple[int, ...]) -> bool:

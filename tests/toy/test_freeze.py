@@ -27,7 +27,7 @@ from gate_models.offline.horizon import (
 from gate_models.offline.toy import ToyTables, random_tables
 from gate_models.offline.toy_committor import ExactToy
 from gate_models.offline.toy_exact import Phase, Rules, TieError
-from tests.toy.decoder_runs import engine_of, finish, job_of, path_of, wilson
+from tests.toy.decoder_runs import Verdict, engine_of, finish, job_of, path_of, wilson
 
 RULES = Rules(4, scale=2.0)
 GRID = grid_points(4)
@@ -42,12 +42,6 @@ PREDICATES: dict[str, Success] = {
     "no a": lambda text: 0 not in text,
     "a next to b": lambda text: (0, 1) in set(pairwise(text)),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    satisfied: bool
-    score: float
 
 
 @dataclass(frozen=True, slots=True)
