@@ -2,12 +2,13 @@
 
 Every configuration decodes the same prompts; configurations take turns over `repeats` rounds and the median counts,
 because machines are shared and noisy. FLOPs come from PyTorch's counter, the peak from a matrix product timed in the
-same run.
+same run, in the dtype of the settings: 8-bit products count as the float32 ones that they replace, and may exceed it.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import platform
 import statistics
 import time
@@ -25,6 +26,7 @@ from decoding.compute import compute_mode
 from decoding.engine import Engine
 from decoding.handle import Handle
 from decoding.job import Job
+from decoding.models import bert_mini_int8
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import DTYPES, load_model
 from decoding.noise import NoiseKey
@@ -160,10 +162,17 @@ def _synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _flops(call: Callable[[], Run]) -> int:
-    with FlopCounterMode(display=False) as counter:
+def flops_of(call: Callable[[], object]) -> int:
+    """Multiplications and additions of the matrix products of `call`, those in 8 bits among them."""
+    coded = {torch.ops.onednn.qlinear_pointwise: _int8_flops} if bert_mini_int8.supported() else {}
+    with FlopCounterMode(display=False, custom_mapping=coded) as counter:
         call()
     return int(counter.get_total_flops())
+
+
+def _int8_flops(codes: torch.Size, *rest: object, out_shape: torch.Size, **named: object) -> int:
+    """Of codes [M, K] times weights [K, N]."""
+    return 2 * math.prod(out_shape) * codes[-1]
 
 
 def run(settings: BenchSettings, out: Path | None = None) -> dict[str, Any]:
@@ -197,7 +206,7 @@ def _measure(settings: BenchSettings, model: DenoisingModel, prompts: list[TaskP
                 bar.update()
             peaks.append(peak())
     widest = f"concurrency {max(settings.concurrency)}"
-    flops = {name: _flops(cells[name, widest]) for name in POLICIES}
+    flops = {name: flops_of(cells[name, widest]) for name in POLICIES}
     return _result(settings, model, runs, max(peaks), flops, widest)
 
 
@@ -232,6 +241,7 @@ def _result(
     return {
         "settings": asdict(settings),
         "model_hash": model.spec.hash,
+        "precision": model.spec.precision,
         "machine": platform.machine(),
         "torch": torch.__version__,
         "handoff_step": step_at(0.3, settings.gen_length),
@@ -251,7 +261,8 @@ def table(result: dict[str, Any]) -> str:
     lines = [
         f"{settings['requests']} CommonGen prompts, canvas and steps {settings['gen_length']}, "
         f"{settings['threads']} thread(s), "
-        f"median of {settings['repeats']} rounds; matrix-product peak {result['peak_gflops']:.0f} GFLOP/s.",
+        f"median of {settings['repeats']} rounds; matrix-product peak {result['peak_gflops']:.0f} GFLOP/s in "
+        f"{settings['dtype']}.",
         "",
         "| policy | how | requests/s | rows/s | rows/request | x sequential | outside the model | of peak FLOP/s |",
         "|---|---|---|---|---|---|---|---|",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 
 from decoding.compute import compute_mode
+from decoding.models import bert_mini_int8
 from decoding.models.registry import load_model
 from gate_models.offline import bench
 from gate_models.offline.bench import BenchSettings, run, table
@@ -55,6 +57,17 @@ def test_any_task_can_be_asked(task: str) -> None:
     expected = tuple(model.codec.encode_prompt(prompt.text()))
     assert bench._job(model, named, prompt, settings, 0).prompt_ids == expected
     assert bench._sequential_run(model, named, [prompt], settings).rows == 4
+
+
+@pytest.mark.skipif(not bert_mini_int8.supported(), reason="this CPU has no VNNI instructions")
+def test_products_in_8_bits_count_like_those_that_they_replace() -> None:
+    settings = BenchSettings(gen_length=4, requests=1)
+    found = []
+    for form in ("none", "int8"):
+        model = load_model("mini", quantization=form)
+        call = partial(bench._sequential_run, model, parse_policy("full_cfg"), load_task("commongen", 1), settings)
+        found.append(bench.flops_of(call))
+    assert found[0] == found[1] > 0
 
 
 def test_the_peak_is_that_of_the_device_and_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
