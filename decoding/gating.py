@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from decoding import policy as policies
@@ -172,12 +172,8 @@ class GateResolver(Protocol):
     def resolve(self, setting: policies.Gate, regime: Regime) -> GateChoice: ...
 
 
-@dataclass(frozen=True, slots=True)
 class BuiltinGates:
-    """The gates that need no learning; `constants` maps a family to its calibrated cut."""
-
-    constants: Mapping[str, float]
-    version: str = "builtin"
+    """The gates that need neither learning nor calibration."""
 
     def resolve(self, setting: policies.Gate, regime: Regime) -> GateChoice:
         if setting.source == "fraction" and setting.fraction is not None:
@@ -190,9 +186,5 @@ class BuiltinGates:
         if regime.family is None:
             return GateChoice(
                 None, f"gate source '{setting.source}' needs a family, and this constraint belongs to none"
-            )
-        if setting.source == "constant" and regime.family in self.constants:
-            return GateChoice(
-                replace(FractionGate(self.constants[regime.family]), source="constant", version=self.version)
             )
         return GateChoice(None, f"no '{setting.source}' gate for family '{regime.family}' on this model")

@@ -36,10 +36,11 @@ def check_job(job: Job, spec: ModelSpec, *, invariant: bool = False) -> None:
         check_blocks(job.gen_length, job.steps, job.block_length)
     except ValueError as error:
         raise JobError("block_length", str(error)) from None
-    try:
-        job.policy.check_canvas(job.gen_length)
-    except PolicyError as error:
-        raise JobError(f"policy.{error.param}", str(error)) from None
+    for policy in (job.policy, *(attempt.policy for attempt in job.attempts)):
+        try:
+            policy.check_canvas(job.gen_length)
+        except PolicyError as error:
+            raise JobError(f"policy.{error.param}", str(error)) from None
     if job.policy.tail_reuse is not None:
         _check_reuse(job, spec, invariant=invariant)
     _check_sampling(job)
@@ -53,8 +54,6 @@ def _check_judged(job: Job) -> None:
         raise JobError(
             "policy.preset" if job.attempts else "policy.repair", "needs a constraint: it goes on until one holds"
         )
-    for attempt in job.attempts:
-        attempt.policy.check_canvas(job.gen_length)
     budget, first = job.policy.budget_rows, job.attempt(0).first_pass_rows
     if budget is not None and budget < first:
         raise JobError("policy.budget_rows", f"must be at least {first}, what the first pass may take")

@@ -26,19 +26,13 @@ def atomic_save(tensors: dict[str, Tensor], path: Path) -> None:
     partial.replace(path)
 
 
-def read_config(folder: Path) -> BertMiniConfig:
-    """The encoder's shape, from a run's or a checkpoint's config.json."""
-    values = json.loads((folder / "config.json").read_text())
-    return BertMiniConfig(**{name: value for name, value in values.items() if name != "architecture"})
-
-
 def export(run: Path, folder: Path, batches: Iterator[Batch]) -> None:
     """Write the averaged weights of `run` as a checkpoint: model, int8 scales, config and tokenizer.
 
     `batches` are training batches, on which the input scales are found.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    config = read_config(run)
+    config = BertMiniConfig.read(run)
     weights = {name: tensor.half() for name, tensor in load_file(run / AVERAGE).items()}
     atomic_save(weights, folder / "model.safetensors")
     atomic_save(input_scales(config, weights, batches), folder / SCALES)

@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from decoding.compute import compute_mode
 from decoding.mini import corpus, data, topics, vocabulary
-from decoding.mini.export import AVERAGE, atomic_save, export, read_config
+from decoding.mini.export import AVERAGE, atomic_save, export
 from decoding.mini.initial import INITIAL, prepare
 from decoding.models.bert_mini import BertMini, BertMiniConfig
 
@@ -93,7 +93,7 @@ class Trainer:
 
     def __init__(self, rank: int, settings: TrainSettings) -> None:
         self.rank, self.settings = rank, settings
-        config = read_config(settings.out)
+        config = BertMiniConfig.read(settings.out)
         self.model = BertMini(config, settings.dropout).to(settings.device)
         self.optimizer = self._optimizer()
         self.step, self.spent, self.sequences = 0, 0.0, 0
@@ -220,7 +220,7 @@ def train(settings: TrainSettings) -> None:
         worker(0, settings, 0)
     else:
         spawn(worker, args=(settings, _free_port()), nprocs=settings.processes)  # type: ignore[no-untyped-call]
-    export(settings.out, settings.out, stream_of(settings, read_config(settings.out), settings.seed))
+    export(settings.out, settings.out, stream_of(settings, BertMiniConfig.read(settings.out), settings.seed))
 
 
 def _free_port() -> int:

@@ -10,7 +10,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from decoding.models.chat_codec import ChatCodec, load_tokenizer, tokenizer_files
+from decoding.models.chat_codec import ChatCodec, tokenizer_files
 from decoding.models.checkpoint import CheckpointError, fingerprint
 from decoding.models.key_values import Attended, KeyValueReuse, Window
 from decoding.models.protocol import ModelSpec, ReuseRow, TextCodec
@@ -95,6 +95,7 @@ def _their_name(own: str, names: Mapping[str, str]) -> str:
 def chat_model_spec(
     folder: Path,
     shards: Shards,
+    tokenizer: Tokenizer,
     *,
     name: str,
     architecture: str,
@@ -119,7 +120,7 @@ def chat_model_spec(
         max_canvas=max_canvas,
         default_canvas=min(128, max_canvas),
         default_block_length=min(32, max_canvas),
-        continuation_ids=continuation_ids(load_tokenizer(folder)),
+        continuation_ids=continuation_ids(tokenizer),
         reuses_key_values=True,
         keep_prompt_ids=keep_prompt_ids,
     )

@@ -44,6 +44,12 @@ class BertMiniConfig:
     def to_dict(self) -> dict[str, int | float]:
         return asdict(self)
 
+    @staticmethod
+    def read(folder: Path) -> BertMiniConfig:
+        """From the config.json of a checkpoint or a training run."""
+        values = json.loads((folder / "config.json").read_text())
+        return BertMiniConfig(**{name: value for name, value in values.items() if name != "architecture"})
+
 
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward, each followed by a residual LayerNorm (post-LN)."""
@@ -178,9 +184,7 @@ def load_mini(path: Path, *, device: torch.device, dtype: torch.dtype) -> MiniMo
 
     Raises `CheckpointError` naming the file or tensor at fault.
     """
-    config = BertMiniConfig(
-        **{k: v for k, v in json.loads((path / "config.json").read_text()).items() if k != "architecture"}
-    )
+    config = BertMiniConfig.read(path)
     tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
     if tokenizer.get_vocab_size() != config.vocab_size:
         raise CheckpointError(

@@ -138,6 +138,7 @@ def load_dream(
     spec = chat_model_spec(
         path,
         shards,
+        tokenizer,
         name=name,
         architecture="dream",
         context=min(CONTEXT, int(config.get("max_position_embeddings") or CONTEXT)),

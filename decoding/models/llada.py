@@ -121,6 +121,7 @@ def load_llada(
     spec = chat_model_spec(
         path,
         shards,
+        tokenizer,
         name=name,
         architecture="llada",
         context=int(config.get("max_sequence_length") or 4096),

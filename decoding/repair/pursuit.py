@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from decoding.constraints.base import Constraint
 from decoding.events import ReopenEvent
 from decoding.job import Job
-from decoding.ledger import Purpose
 from decoding.models.protocol import ModelSpec, TextCodec
 from decoding.repair.costs import round_rows
 from decoding.repair.passes import Pass, finished
@@ -22,8 +21,6 @@ from decoding.repair.selectors import RANKINGS, Choice, Key, candidates_of, firs
 from decoding.repair_policy import Repair
 from decoding.request import CanvasState
 from decoding.trace import Resumption, Trace
-
-SELECTION: Purpose = "rollout"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +133,14 @@ class Pursuit:
         room = repair.reopen if repair.selector == "constraint_aware" else 0
         candidates = candidates_of(anchor.canvas, self._mask_id, self._end_ids, room)
         opening = _Open(found, repair, anchor, candidates, self._round + 1)
-        if repair.selector == "restart":
+        if repair.selector == "restart" or not candidates:
             return self._reopen(opening, {})
-        if repair.rollout_count and candidates:
+        if repair.rollout_count:
             self._open = opening
             return Measure(tuple(rollout_jobs(self._own, repair, anchor, candidates, opening.number, self._mask_id)))
         noise = replace(self.job.noise, purpose="select", rollout=self._attempt).with_round(opening.number)
-        ranking = RANKINGS[repair.selector if not repair.rollout_count else "random"]
-        return self._reopen(opening, ranking(Choice(found, candidates, self._predicate, self._codec, noise)))
+        choice = Choice(found, candidates, self._predicate, self._codec, noise)
+        return self._reopen(opening, RANKINGS[repair.selector](choice))
 
     def _reopen(self, opening: _Open, keys: dict[int, Key]) -> GoOn:
         found, number, canvas = opening.found, opening.number, opening.anchor.canvas

@@ -93,9 +93,7 @@ def test_a_gate_that_raises_leaves_guidance_on(model: MiniModel) -> None:
 
 
 def test_builtin_gates_resolve_or_say_why(model: MiniModel) -> None:
-    gates = BuiltinGates({"commongen-k3": 0.6})
-    known = regime_of(job(model, preset="handoff", fraction=0.1, family="commongen-k3"), "hash")
-    assert gates.resolve(Gate("constant"), known).gate.fraction == 0.6  # type: ignore[union-attr]
+    gates = BuiltinGates()
     other = regime_of(job(model, preset="handoff", fraction=0.1, family="commongen-k4"), "hash")
     assert "commongen-k4" in (gates.resolve(Gate("constant"), other).fallback_reason or "")
     nobody = regime_of(job(model, preset="handoff", fraction=0.1), "hash")

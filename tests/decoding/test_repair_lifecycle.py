@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from decoding.engine import Engine
 from decoding.handle import DecodingError, Handle
+from decoding.job import Attempt
 from decoding.models.bert_mini import MiniModel
 from decoding.policy import PolicyError, resolve_policy
 from decoding.repair_policy import SELECTORS, Repair
@@ -86,6 +87,10 @@ def test_repair_needs_a_predicate_and_a_policy_that_can_be(engine: Engine, model
         with pytest.raises(PolicyError) as wrong:
             Repair(**fields)
         assert wrong.value.param == param
+    wide = Attempt(resolve_policy("base", {"tail_width": 13}))
+    with pytest.raises(JobError, match="gen_length") as error:
+        engine.submit(replace(job(model), attempts=(wide,), predicate=Letters("a", 1)))
+    assert error.value.param == "policy.tail_width"
     with pytest.raises(PolicyError, match="gen_length"):
         resolve_policy("reopen_repair", {"repair": Repair(reopen=9)}, gen_length=8)
 
