@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import os
+import threading
 from types import FrameType
 
 import uvicorn
@@ -57,4 +60,10 @@ def serve(settings: Settings) -> int:
     )
     server = DrainingServer(config, app.state.service)
     server.run()
-    return 1 if server.service.status is Status.FAILED else 0
+    code = 1 if server.service.status is Status.FAILED else 0
+    if any(thread.daemon and thread.name.startswith("astargate-") for thread in threading.enumerate()):
+        # The model still loads or, after a second signal, decodes: the end of the interpreter under a thread that is
+        # inside torch aborts the process.
+        atexit._run_exitfuncs()
+        os._exit(code)
+    return code

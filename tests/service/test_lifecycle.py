@@ -92,6 +92,13 @@ def test_a_signal_while_loading_ends_the_server(spawn, tmp_path):
     assert process.stop() == 0
 
 
+def test_a_signal_while_weights_are_read_ends_the_server_too(spawn):
+    """The thread that loads is then inside torch, which must not be there when the interpreter ends."""
+    process = spawn().wait_for(200, "/health/live")
+    assert process.stop() == 0
+    assert "terminate called" not in process.log.read_text()
+
+
 def test_a_model_that_cannot_be_loaded_ends_the_server(spawn, tmp_path):
     process = spawn("--model", str(tmp_path / "nowhere"))
     assert process.process.wait(120) == 1
