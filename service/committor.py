@@ -169,10 +169,8 @@ def _start(
         if step >= job.steps:
             raise invalid("state.fraction", f"is step {step} of {job.steps}: nothing is left to decode")
         return None, (GridPoint(step, (fraction,)),)
-    name, mask = (
-        "state.text" if request.state and request.state.text is not None else "state.tokens",
-        model.spec.mask_id,
-    )
+    name = "state.text" if request.state and request.state.text is not None else "state.tokens"
+    mask = model.spec.mask_id
     if len(given) > job.gen_length:
         raise invalid(name, f"has {len(given)} tokens; gen_length is {job.gen_length}")
     if name == "state.tokens" and len(given) != job.gen_length:

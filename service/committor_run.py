@@ -9,8 +9,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, TypeVar
 
 from decoding.engine import Engine, EngineClosedError
@@ -75,7 +75,7 @@ class JobRun:
         store: JobStore,
         stop: threading.Event,
         in_flight: int,
-        on_rollouts: Callable[[Sequence[RolloutRecord]], None],
+        on_rollouts: Callable[[int], None],
     ) -> None:
         self.job, self.plan, self.model, self.engine, self.store = job, plan, model, engine, store
         self.stop, self.in_flight, self.on_rollouts = stop, in_flight, on_rollouts
@@ -114,31 +114,20 @@ class JobRun:
 
     def _record(self) -> dict[str, Any]:
         """The guided run whose states are continued, or the state that was given."""
-        plan, mask = self.plan, self.model.spec.mask_id
+        plan, mask, rows = self.plan, self.model.spec.mask_id, 0
         if not plan.recorded:
-            canvas = list(plan.start or (mask,) * plan.job.gen_length)
-            recording: dict[str, Any] = {
-                "states": [{"step": p.step, "canvas": canvas, "place": None} for p in plan.points],
-                "rows": 0,
-            }
+            canvas = plan.start or (mask,) * plan.job.gen_length
+            states = [Recorded(point.step, canvas, None) for point in plan.points]
         else:
             job = replace(record_job(plan.job, LABEL), purpose="rollout", priority="background", record="commits")
             outcome = self._wait(self._submit([job])[0]).result()
-            states = freeze_states(outcome, LABEL, mask, plan.points)
-            if not states:
+            found = freeze_states(outcome, LABEL, mask, plan.points)
+            if not found:
                 raise NothingToMeasureError("the guided run had ended before the point that was asked for (eos_fill)")
-            recording = {
-                "states": [
-                    {
-                        "step": found.point.step,
-                        "canvas": list(found.state.canvas),
-                        "place": None if found.state.place is None else list(found.state.place),
-                    }
-                    for found in states
-                ],
-                "rows": outcome.ledger.total,
-            }
-        self.lasting(lambda: self.store.save_recording(self.job, recording, int(recording["rows"])))
+            states = [Recorded(each.point.step, each.state.canvas, each.state.place) for each in found]
+            rows = outcome.ledger.total
+        recording = {"states": [asdict(state) for state in states], "rows": rows}
+        self.lasting(lambda: self.store.save_recording(self.job, recording, rows))
         return recording
 
     def _continue(self, waiting: deque[tuple[RolloutRecord, Job]]) -> list[RolloutRecord]:
@@ -163,7 +152,7 @@ class JobRun:
         except StoppedError:
             if unsaved:
                 self.store.save_rollouts(self.job, unsaved)
-                self.on_rollouts(unsaved)
+                self.on_rollouts(len(unsaved))
             raise
         finally:
             for _, handle in flying:
@@ -172,7 +161,7 @@ class JobRun:
 
     def _save(self, found: list[RolloutRecord]) -> list[RolloutRecord]:
         self.lasting(lambda: self.store.save_rollouts(self.job, found))
-        self.on_rollouts(found)
+        self.on_rollouts(len(found))
         return found
 
     def _judged(self, record: RolloutRecord, handle: Handle) -> RolloutRecord:

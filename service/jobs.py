@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -24,7 +24,7 @@ from service.committor_result import measured_of, result_of
 from service.committor_run import JobRun, NothingToMeasureError, StoppedError
 from service.database import Database, DatabaseError
 from service.errors import ApiError
-from service.jobs_schema import JobRecord, RolloutRecord
+from service.jobs_schema import JobRecord
 from service.jobs_store import JobStore, LeaseLostError, NewJob, QueueLimitError, QueueLimits
 from service.metrics import Metrics
 from service.recorded import CallerHorizons, Horizons
@@ -199,7 +199,8 @@ class Jobs:
         job, model = running.job, self.backend.model
         try:
             plan = plan_of(CommittorRequest.model_validate(job.request), model, self.settings)
-            run = JobRun(job, plan, model, self.backend.engine, self.store, running.stop, self._in_flight, self._count)
+            told = self.metrics.rolled_out
+            run = JobRun(job, plan, model, self.backend.engine, self.store, running.stop, self._in_flight, told)
             result = result_of(plan, run.run(), model.spec.mask_id)
             measured = measured_of(plan, job, result)
 
@@ -229,9 +230,6 @@ class Jobs:
     def _in_flight(self) -> int:
         """Continuations of a job that are in the engine at once."""
         return self.settings.committor_in_flight or (8 if self.settings.device == "cpu" else self.settings.max_rows)
-
-    def _count(self, found: Sequence[RolloutRecord]) -> None:
-        self.metrics.rolled_out(len(found))
 
     def _keep(self) -> None:
         """Extend leases, stop what is no longer this server's, tell the metrics, forget the old."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal
 
@@ -14,10 +15,13 @@ from sqlalchemy import (
     Index,
     Integer,
     Row,
+    Select,
     String,
     Table,
     Text,
     UniqueConstraint,
+    select,
+    tuple_,
 )
 
 from service.database import METADATA
@@ -165,3 +169,15 @@ class HorizonRecord:
 
 
 HORIZON_COLUMNS: Final = tuple(HORIZONS.c[item.name] for item in fields(HorizonRecord))
+
+
+def newest_first(
+    columns: Iterable[Column[Any]], time: Column[float], key_id: str, limit: int, after: str | None
+) -> Select[Any]:
+    """A page of what a key owns in the table of `time`, from after the row with the id `after` on."""
+    table = time.table
+    own, order = table.c.key_id == key_id, (time, table.c.id)
+    query = select(*columns).where(own).order_by(*(column.desc() for column in order)).limit(limit)
+    if after is None:
+        return query
+    return query.where(tuple_(*order) < select(*order).where(own, table.c.id == after).scalar_subquery())

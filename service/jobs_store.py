@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, case, delete, func, insert, null, or_, select, tuple_, update
+from sqlalchemy import Connection, and_, case, delete, func, insert, null, or_, select, update
 from sqlalchemy.sql import ColumnElement
 
 from service.database import Database
-from service.jobs_schema import JOB_COLUMNS, JOBS, ROLLOUTS, UNFINISHED, JobRecord, RolloutRecord
+from service.jobs_schema import JOB_COLUMNS, JOBS, ROLLOUTS, UNFINISHED, JobRecord, RolloutRecord, newest_first
 
 MAX_ATTEMPTS: Final = 5
 """Servers that may die while they run a job before it is given up: a job that kills them must not do so for ever."""
@@ -85,13 +85,9 @@ class JobStore:
 
     def page(self, key_id: str, limit: int, after: str | None = None, status: str | None = None) -> list[JobRecord]:
         """This key's jobs, newest first, from after the job `after` on."""
-        wanted = [JOBS.c.key_id == key_id]
+        query = newest_first(JOB_COLUMNS, JOBS.c.created, key_id, limit, after)
         if status is not None:
-            wanted.append(JOBS.c.status == status)
-        if after is not None:
-            place = select(JOBS.c.created, JOBS.c.id).where(self._own(key_id, after)).subquery()
-            wanted.append(tuple_(JOBS.c.created, JOBS.c.id) < select(place.c.created, place.c.id).scalar_subquery())
-        query = select(*JOB_COLUMNS).where(*wanted).order_by(JOBS.c.created.desc(), JOBS.c.id.desc()).limit(limit)
+            query = query.where(JOBS.c.status == status)
         with self.database.read() as connection:
             return [JobRecord.of(row) for row in connection.execute(query)]
 

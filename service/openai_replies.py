@@ -92,18 +92,16 @@ def response(
         "created": prepared.created,
         "model": model.spec.name,
         "system_fingerprint": model.spec.hash,
-        "usage": usage(prepared, samples, outcomes, model),
+        "usage": usage(prepared, outcomes),
         "policy": replies.policy(prepared.policy),
         "block_length": prepared.job.block_length,
     }
     return shape.reply(choices, common)
 
 
-def usage(
-    prepared: Prepared, samples: list[Sample], outcomes: Sequence[Outcome], model: DenoisingModel
-) -> wire.OpenAIUsage:
+def usage(prepared: Prepared, outcomes: Sequence[Outcome]) -> wire.OpenAIUsage:
     """Tokens and forward evaluations of all choices."""
-    whole = replies.summary(prepared, samples, outcomes, model).usage
+    whole = replies.usage(prepared, outcomes)
     return wire.OpenAIUsage(**whole.model_dump(), total_tokens=whole.prompt_tokens + whole.completion_tokens)
 
 

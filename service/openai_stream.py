@@ -44,9 +44,7 @@ class OpenAIStream(EventStream):
     def done(self, views: Sequence[SampleView]) -> bytes:
         parts = []
         if self.with_usage:
-            samples = [view.sample for view in views if view.sample is not None]
-            outcomes = [view.handle.result() for view in views]
-            usage = openai_replies.usage(self.prepared, samples, outcomes, self.backend.model)
+            usage = openai_replies.usage(self.prepared, [view.handle.result() for view in views])
             parts.append(self.chunk([], usage=usage.model_dump()))
         return b"".join([*parts, data("[DONE]")])
 

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, and_, delete, select, tuple_
+from sqlalchemy import Connection, and_, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from decoding.gating import Decision, GateChoice, GateView, Regime
 from decoding.job import Job
 from service.database import Database, DatabaseError
-from service.jobs_schema import HORIZON_COLUMNS, HORIZONS, HorizonRecord
+from service.jobs_schema import HORIZON_COLUMNS, HORIZONS, HorizonRecord, newest_first
 
 NOT_IN_A_SETTING: Final = ("preset", "gate", "on_fallback", "repair", "budget_rows")
 """Policy fields that do not change how a text is decoded once its handoff step is fixed."""
@@ -130,12 +130,7 @@ class Horizons:
 
     def page(self, key_id: str, limit: int, after: str | None = None) -> list[HorizonRecord]:
         """This key's horizons, newest first, from after the one with the id `after` on."""
-        wanted = [HORIZONS.c.key_id == key_id]
-        order = HORIZONS.c.measured, HORIZONS.c.id
-        if after is not None:
-            place = select(*order).where(HORIZONS.c.key_id == key_id, HORIZONS.c.id == after)
-            wanted.append(tuple_(*order) < place.scalar_subquery())
-        query = select(*HORIZON_COLUMNS).where(*wanted).order_by(*(column.desc() for column in order)).limit(limit)
+        query = newest_first(HORIZON_COLUMNS, HORIZONS.c.measured, key_id, limit, after)
         with self.database.read() as connection:
             return [HorizonRecord.of(row) for row in connection.execute(query)]
 

@@ -50,11 +50,16 @@ def summary(
         defer_eos=job.sampling.defer_eos,
         policy=policy(prepared.policy),
         samples=samples,
-        usage=wire.Usage(
-            prompt_tokens=len(job.prompt_ids),
-            completion_tokens=sum(len(outcome.content) for outcome in outcomes),
-            forward_evaluations=sum(outcome.ledger.total for outcome in outcomes),
-        ),
+        usage=usage(prepared, outcomes),
+    )
+
+
+def usage(prepared: Prepared, outcomes: Sequence[Outcome]) -> wire.Usage:
+    """Tokens and forward evaluations of all samples."""
+    return wire.Usage(
+        prompt_tokens=len(prepared.job.prompt_ids),
+        completion_tokens=sum(len(outcome.content) for outcome in outcomes),
+        forward_evaluations=sum(outcome.ledger.total for outcome in outcomes),
     )
 
 

@@ -12,9 +12,8 @@ from decoding.handle import Outcome
 from service import examples, replies
 from service.auth import caller_of
 from service.backend import Backend
-from service.disconnect import unless_gone
 from service.lifecycle import Service
-from service.routes.common import ServiceDep
+from service.routes.common import ServiceDep, decoded
 from service.schemas.generate import GenerateRequest, GenerateResponse
 from service.streaming import EventStream
 from service.translate import Prepared, prepare
@@ -39,19 +38,12 @@ async def generate(
     body: Annotated[GenerateRequest, Body(openapi_examples=examples.requests())],
 ) -> Response:
     """Decode `n` samples. `forward_evaluations` counts rows through the model: a guided step costs 2, a base step 1."""
-    backend, route = service.admit(), request.scope["path"]
+    backend = service.admit()
     recorded = service.jobs.horizons_of(caller_of(request)).choice
     prepared = await service.work(partial(prepare, body, backend.model, backend.gates, service.settings, recorded))
     if body.stream:
-        return EventStream(service, backend, prepared, route)
-    content = await unless_gone(request.receive, _decode(service, backend, prepared, route))
-    return Response(content, media_type="application/json")
-
-
-async def _decode(service: Service, backend: Backend, prepared: Prepared, route: str) -> bytes:
-    async with service.generation(prepared, route) as generation:
-        outcomes = await generation.outcomes()
-        return await service.work(partial(_content, service, backend, prepared, outcomes))
+        return EventStream(service, backend, prepared, request.scope["path"])
+    return await decoded(request, service, prepared, partial(_content, service, backend, prepared))
 
 
 def _content(service: Service, backend: Backend, prepared: Prepared, outcomes: list[Outcome]) -> bytes:

@@ -12,12 +12,11 @@ from decoding.handle import Outcome
 from service import examples, openai_replies, replies
 from service.auth import caller_of
 from service.backend import Backend
-from service.disconnect import unless_gone
 from service.lifecycle import Service
 from service.openai_replies import CHAT, COMPLETION, Shape
 from service.openai_stream import OpenAIStream
 from service.openai_translate import prepare_openai
-from service.routes.common import ServiceDep
+from service.routes.common import ServiceDep, decoded
 from service.schemas.openai import ChatReply, ChatRequest, CompletionReply, CompletionRequest
 from service.translate import Prepared
 
@@ -48,24 +47,18 @@ async def chat_completions(request: Request, service: ServiceDep, body: ChatRequ
 
 
 async def _answer(request: Request, service: Service, body: CompletionRequest | ChatRequest, shape: Shape) -> Response:
-    backend, route = service.admit(), request.scope["path"]
+    backend = service.admit()
     recorded = service.jobs.horizons_of(caller_of(request)).choice
     work = partial(prepare_openai, body, backend.model, backend.gates, service.settings, recorded)
     prepared = await service.work(work)
     if body.stream:
         with_usage = body.stream_options is not None and body.stream_options.include_usage
+        route = request.scope["path"]
         return OpenAIStream(service, backend, prepared, route, shape=shape, with_usage=with_usage)
-    content = await unless_gone(request.receive, _decode(service, backend, prepared, route, shape))
-    return Response(content, media_type="application/json")
+    return await decoded(request, service, prepared, partial(_content, service, backend, shape, prepared))
 
 
-async def _decode(service: Service, backend: Backend, prepared: Prepared, route: str, shape: Shape) -> bytes:
-    async with service.generation(prepared, route) as generation:
-        outcomes = await generation.outcomes()
-        return await service.work(partial(_content, service, backend, prepared, outcomes, shape))
-
-
-def _content(service: Service, backend: Backend, prepared: Prepared, outcomes: list[Outcome], shape: Shape) -> bytes:
+def _content(service: Service, backend: Backend, shape: Shape, prepared: Prepared, outcomes: list[Outcome]) -> bytes:
     """The answer as JSON; worker thread."""
     samples = [replies.sample(prepared, index, outcome, backend.model) for index, outcome in enumerate(outcomes)]
     service.metrics.judged(prepared, samples)

@@ -56,7 +56,7 @@ def loop():
 def admit(metrics, model, loop):
     """An engine that is stepped by hand, and an admitted request of two samples on it."""
     engine = Engine(model, observer=metrics)
-    prepared = prepare(GenerateRequest(**BODY), model, BuiltinGates({}), Settings())
+    prepared = prepare(GenerateRequest(**BODY), model, BuiltinGates(), Settings())
     handles = engine.submit_all(prepared.jobs)
     metrics.admitted(prepared)
     return engine, Generation(prepared, handles, Bridge(loop), every_step=False)

@@ -11,12 +11,10 @@ export function setApiKey(key) {
 
 /** An answer other than success; `param` is the dotted path of the field at fault, where there is one. */
 export class ApiError extends Error {
-  constructor(status, { message, param = null, code = "error" }, retryAfter = null) {
+  constructor(status, { message, param = null }) {
     super(message);
     this.status = status;
     this.param = param;
-    this.code = code;
-    this.retryAfter = retryAfter;
   }
 }
 
@@ -29,7 +27,7 @@ async function send(path, { method = "GET", body, signal } = {}) {
     response = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiError(0, { message: "the server cannot be reached", code: "unreachable" });
+    throw new ApiError(0, { message: "the server cannot be reached" });
   }
   if (!response.ok) throw await refusal(response);
   return response;
@@ -42,8 +40,7 @@ async function refusal(response) {
   } catch {
     detail = null; // a proxy's own page: the status says what there is to say
   }
-  const retry = Number(response.headers.get("Retry-After")) || null;
-  return new ApiError(response.status, detail ?? { message: `the server answered ${response.status}` }, retry);
+  return new ApiError(response.status, detail ?? { message: `the server answered ${response.status}` });
 }
 
 /** The decoded JSON of an answer, with its status as `status`. */

@@ -1,9 +1,9 @@
 // The Committor view: the switch curve of a prompt (or the worth of guidance in one state), measured by rollouts.
 
 import { call, get } from "./api.js";
-import { clearErrors, field, markError } from "./fields.js";
+import { clearErrors, field } from "./fields.js";
 import { announce, byId, h, plural } from "./dom.js";
-import { showFormError } from "./generate.js";
+import { showFormError, showProblem } from "./generate.js";
 import { drawResult } from "./curve.js";
 
 const POLL_MS = 400;
@@ -114,12 +114,7 @@ export class CommittorView {
   refused(error) {
     this.halt.disabled = true;
     this.progress.hidden = true;
-    if (error instanceof SyntaxError) {
-      markError(byId("controls"), "constraint", `This is not JSON: ${error.message}`);
-      return;
-    }
-    const roots = [this.panel, byId("controls")];
-    if (!(error.param && roots.some((root) => markError(root, error.param, error.message)))) showFormError(error.message);
+    showProblem(error, [this.panel, byId("controls")]);
   }
 
   async stop() {

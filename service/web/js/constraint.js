@@ -4,15 +4,15 @@ import { clearErrors, field, markError, plain } from "./fields.js";
 import { h, uniqueId, words } from "./dom.js";
 
 /** { element, value(), set(constraint) }; `value` throws a SyntaxError where the JSON is none. */
-export function constraintEditor(types, { path, optional = false, without = [], onchange = () => {} }) {
+export function constraintEditor(types, { path, optional = false, without = [] }) {
   const known = new Map(types.filter((entry) => !without.includes(entry.type)).map((entry) => [entry.type, entry]));
   const id = uniqueId("constraint");
-  const select = h("select", { id, onchange: () => { show(known.get(select.value)?.example ?? null); onchange(); } },
+  const select = h("select", { id, onchange: () => show(known.get(select.value)?.example ?? null) },
     optional ? h("option", { value: "" }, "none") : null, [...known.keys()].map((type) => h("option", { value: type }, words(type))));
-  const json = h("textarea", { class: "code", rows: 7, spellcheck: "false", id: `${id}-json`, oninput: onchange, "aria-label": "Constraint as JSON" });
+  const json = h("textarea", { class: "code", rows: 7, spellcheck: "false", id: `${id}-json`, "aria-label": "Constraint as JSON" });
   const body = h("div", { class: "grid" });
   const raw = h("div", { class: "field wide", hidden: true }, json);
-  const mode = h("button", { type: "button", class: "quiet small", "aria-pressed": "false", onclick: () => { toggle(); onchange(); } }, "JSON");
+  const mode = h("button", { type: "button", class: "quiet small", "aria-pressed": "false", onclick: toggle }, "JSON");
   const element = h("div", { class: "constraint", "data-param": path },
     h("div", { class: "field wide", "data-hint": "What the text must satisfy" },
       h("div", { class: "label-row" }, h("label", { for: id }, path === "constraint" ? "Constraint" : "Type"), mode), select),
@@ -33,8 +33,8 @@ export function constraintEditor(types, { path, optional = false, without = [], 
       const inside = `${path}.${name}`;
       const nested = plain(schema).schema;
       const item = nested.type === "array" && plain(nested.items ?? {}).schema.type === "object"
-        ? parts(types, inside, entry.type, onchange)
-        : field({ name, path: inside, schema, required: required.includes(name), onchange });
+        ? parts(types, inside, entry.type)
+        : field({ name, path: inside, schema, required: required.includes(name) });
       item.name = name;
       item.write(constraint[name]);
       return item;
@@ -75,15 +75,15 @@ export function constraintEditor(types, { path, optional = false, without = [], 
 }
 
 /** A list of constraints: editors with buttons to add and remove them. */
-function parts(types, path, outer, onchange) {
+function parts(types, path, outer) {
   let editors = [];
   const holder = h("div", { class: "parts" });
-  const add = h("button", { type: "button", class: "quiet small", onclick: () => { push(types[0].example); onchange(); } }, "Add a constraint");
+  const add = h("button", { type: "button", class: "quiet small", onclick: () => push(types[0].example) }, "Add a constraint");
   const element = h("fieldset", { class: "field wide nested", "data-param": path }, h("legend", {}, "All of"), holder, add);
 
   function push(constraint) {
-    const editor = constraintEditor(types, { path: `${path}[${editors.length}]`, without: [outer], onchange });
-    const remove = h("button", { type: "button", class: "quiet small", onclick: () => { drop(editor); onchange(); } }, "Remove");
+    const editor = constraintEditor(types, { path: `${path}[${editors.length}]`, without: [outer] });
+    const remove = h("button", { type: "button", class: "quiet small", onclick: () => drop(editor) }, "Remove");
     editor.part = h("div", { class: "part" }, editor.element, remove);
     editors.push(editor);
     holder.append(editor.part);

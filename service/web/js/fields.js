@@ -88,7 +88,7 @@ function kindOf(schema) {
 }
 
 /**
- * One labelled field of `schema`: { element, control, name, read, write, open }. `path` is the API's dotted path, where
+ * One labelled field of `schema`: { element, control, name, read, write, setOpen }. `path` is the API's dotted path, where
  * errors find it; `open` says what leaving it empty means (null: it may not be left open).
  */
 export function field({ name, path, schema, definitions, required = false, open, title, wide = false, onchange = () => {} }) {

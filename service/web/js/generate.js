@@ -38,7 +38,7 @@ export class GenerateView {
       body = this.form.value();
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
-      markError(controls, "constraint", `This is not JSON: ${error.message}`);
+      showProblem(error);
       return;
     }
     body.seed ??= Math.floor(Math.random() * MAX_SEED);
@@ -60,7 +60,7 @@ export class GenerateView {
     this.halt.disabled = false;
     announce(`Generating: ${plans.map(([title]) => title).join(" and ")}.`);
     for (const view of this.views) {
-      view.update();
+      view.advance();
       view.run.start();
     }
     if (matchMedia("(max-width: 899px)").matches) byId("stage").scrollIntoView({ block: "start" });
@@ -70,12 +70,11 @@ export class GenerateView {
     const view = this.views.find((item) => item.run === run);
     if (!view) return; // a run that has been replaced
     if (run.error) this.refused(run.error);
-    view.update();
+    view.advance();
   }
 
   refused(error) {
-    const shown = error.param && markError(byId("controls"), error.param, error.message);
-    if (!shown) showFormError(error.message);
+    showProblem(error);
     if (error.status === 401) byId("key-button").click();
     this.halt.disabled = true;
   }
@@ -102,6 +101,12 @@ export class GenerateView {
     for (const view of this.views) if (view.run.running) view.run.stop();
     this.halt.disabled = true;
   }
+}
+
+/** Says what is wrong at the field at fault, else under the form; a SyntaxError is that of the constraint's JSON. */
+export function showProblem(error, roots = [byId("controls")]) {
+  const [param, message] = error instanceof SyntaxError ? ["constraint", `This is not JSON: ${error.message}`] : [error.param, error.message];
+  if (!(param && roots.some((root) => markError(root, param, message)))) showFormError(message);
 }
 
 export function showFormError(text) {

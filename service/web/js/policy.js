@@ -13,15 +13,14 @@ const NAMES = { guidance_scale: "Guidance w", tail_width: "Tail width K", order:
 export const presetName = (preset) => PRESET_NAMES[preset] ?? words(preset).replace(/^./, (first) => first.toUpperCase());
 
 /** { element, value(), set(policy) } for POST /generate's `policy`. */
-export function policyEditor({ presets, sources, schema, definitions, reuse, onchange }) {
+export function policyEditor({ presets, sources, schema, definitions, reuse }) {
   const byName = new Map(presets.map((entry) => [entry.preset, entry]));
   const infos = new Map(sources.map((entry) => [entry.source, entry]));
-  const change = () => { refresh(); onchange(); };
   const group = uniqueId("preset");
-  const radios = presets.map((entry) => h("input", { type: "radio", name: group, value: entry.preset, id: `${group}-${entry.preset}`, onchange: change }));
+  const radios = presets.map((entry) => h("input", { type: "radio", name: group, value: entry.preset, id: `${group}-${entry.preset}`, onchange: refresh }));
   const about = h("p", { class: "about" });
-  const { knobs, objects } = split(schema, definitions, change);
-  const gate = gateEditor(plain(schema.properties.gate, definitions).schema, infos, change);
+  const { knobs, objects } = split(schema, definitions, refresh);
+  const gate = gateEditor(plain(schema.properties.gate, definitions).schema, infos, refresh);
   const more = h("details", { class: "more" }, h("summary", {}, "More policy settings"),
     h("div", { class: "grid" }, knobs.filter((knob) => !FIRST.includes(knob.name)).map((knob) => knob.element)));
   const [scale, order, ...tail] = FIRST.map((name) => knobs.find((knob) => knob.name === name)).filter(Boolean);

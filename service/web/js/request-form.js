@@ -12,16 +12,16 @@ const NAMES = { gen_length: "Length L", steps: "Steps T", eos_fill: "Fill after 
 const OPEN = { seed: "random", family: "of the constraint", top_p: "1", steps: "L", block_length: "model's", deadline_s: "server's" };
 
 /** { element, value() } from what the server offers; `value` throws a SyntaxError where the constraint's JSON is none. */
-export function requestForm({ document, constraints, policies, model, gates }, onchange = () => {}) {
+export function requestForm({ document, constraints, policies, model, gates }) {
   const definitions = document.components.schemas;
   const { properties } = definitions.GenerateRequest;
   const sampling = [...SAMPLING, ...MORE].filter((name) => properties[name]).map((name) =>
-    field({ name, path: name, schema: properties[name], definitions, title: NAMES[name], open: OPEN[name] ?? (name === "gen_length" ? `${model.defaults.gen_length}` : undefined), onchange }));
-  const prompt = field({ name: "prompt", path: "prompt", schema: { ...properties.prompt }, definitions, required: true, wide: true, onchange });
+    field({ name, path: name, schema: properties[name], definitions, title: NAMES[name], open: OPEN[name] ?? (name === "gen_length" ? `${model.defaults.gen_length}` : undefined) }));
+  const prompt = field({ name: "prompt", path: "prompt", schema: properties.prompt, definitions, required: true, wide: true });
   prompt.control.rows = 2;
-  const render = field({ name: "render_constraint", path: "render_constraint", schema: properties.render_constraint, title: "Add the constraint's instruction to the prompt", onchange });
-  const constraint = constraintEditor(constraints.data, { path: "constraint", optional: true, onchange });
-  const policy = policyEditor({ presets: policies.data, sources: policies.gate_sources, schema: definitions.PolicyRequest, definitions, reuse: model.tail_reuse, onchange });
+  const render = field({ name: "render_constraint", path: "render_constraint", schema: properties.render_constraint, title: "Add the constraint's instruction to the prompt" });
+  const constraint = constraintEditor(constraints.data, { path: "constraint", optional: true });
+  const policy = policyEditor({ presets: policies.data, sources: policies.gate_sources, schema: definitions.PolicyRequest, definitions, reuse: model.tail_reuse });
   const groups = tasks(constraints.data);
   const choices = groups.flatMap((group) => group.tasks);
   const id = uniqueId("task");
@@ -33,7 +33,6 @@ export function requestForm({ document, constraints, policies, model, gates }, o
     constraint.set(task.constraint);
     sampling.find((item) => item.name === "gen_length").write(task.gen_length);
     sampling.find((item) => item.name === "steps").write(undefined);
-    onchange();
   }
 
   const of = (names) => sampling.filter((item) => names.includes(item.name)).map((item) => item.element);
@@ -76,8 +75,7 @@ function firstPolicy(gates) {
 /** The line under the form says what the field in focus (or under the pointer) means. */
 function showHints(root) {
   const say = (event) => {
-    const hint = event.target.closest?.("[data-hint]")?.dataset.hint;
-    byId("hint").textContent = hint && hint !== "undefined" ? hint : "";
+    byId("hint").textContent = event.target.closest?.("[data-hint]")?.dataset.hint ?? "";
   };
   for (const name of ["focusin", "pointerover"]) root.addEventListener(name, say);
 }

@@ -28,11 +28,7 @@ export class RunView {
     this.draw();
   }
 
-  /** More frames have come, or the run has ended. */
-  update() {
-    this.advance();
-  }
-
+  /** Shows the next frame, and goes on at its pace: for when frames have come, or the run has ended. */
   advance() {
     if (this.timer || !this.following) return;
     if (this.shown < this.run.frames.length) {

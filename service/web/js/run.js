@@ -29,7 +29,7 @@ export class Run {
         this.take(event, data);
         this.onchange(this);
       }
-      if (!this.answer) throw new ApiError(0, { message: "the stream ended before the text was done", code: "stream_ended" });
+      if (!this.answer) throw new ApiError(0, { message: "the stream ended before the text was done" });
     } catch (error) {
       if (error.name === "AbortError") this.stopped = true;
       else this.error = error;
@@ -66,11 +66,6 @@ export class Run {
     return this.sample?.forward_evaluations.full_cfg_equivalent ?? (this.steps === null ? null : 2 * this.steps);
   }
 
-  /** Forward evaluations of the first `shown` frames. */
-  rows(shown = this.frames.length) {
-    return this.frames.slice(0, shown).reduce((sum, frame) => sum + (ROWS[frame.phase] ?? 0), 0);
-  }
-
   /** Steps among the first `shown` frames. */
   stepsIn(shown = this.frames.length) {
     return this.frames.slice(0, shown).filter((frame) => frame.kind === "step").length;
@@ -78,7 +73,8 @@ export class Run {
 
   /** How many frames the first `steps` steps take, with what happened right after the last of them. */
   framesUpTo(steps) {
-    const next = this.frames.findIndex((frame, index) => frame.kind === "step" && this.stepsIn(index) === steps);
+    let seen = 0;
+    const next = this.frames.findIndex((frame) => frame.kind === "step" && (seen += 1) > steps);
     return next < 0 ? this.frames.length : next;
   }
 
