@@ -8,7 +8,7 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import Panel
 
 from deploy.grafana.panels import Query, Row, board, lines, number, rows, states
-from deploy.grafana.queries import gauge, increase, quantile, rate, share
+from deploy.grafana.queries import gauge, increase, quantile, rate, selected, share
 from deploy.grafana.savings import GAP_TEXT, gap_lines, handoff_rate
 from service import metric_definitions as define
 
@@ -17,10 +17,8 @@ _STATES = {0: ("active", "green"), 1: ("uncertified", "yellow"), 2: ("suspended"
 
 def _state_number() -> str:
     """0 active, 1 uncertified, 2 suspended; the worst of the instances."""
-    name = define.GATE_STATE.exposed[0]
     uncertified, suspended = (
-        f'max by (family) ({name}{{instance=~"$instance", family=~"$family", state="{state}"}})'
-        for state in ("uncertified", "suspended")
+        f"max by (family) ({selected(define.GATE_STATE, state=state)})" for state in ("uncertified", "suspended")
     )
     return f"clamp_max(2 * {suspended} + {uncertified}, 2)"
 
@@ -41,7 +39,7 @@ def _state() -> list[Builder[Panel]]:
         states("Gate state", "State of each family's gate, the worst of all instances.", _STATES,
                Query(_state_number(), "{{family}}")),
         rows("Versions", "Gate version of every instance; they should agree.",
-             Query(f'{define.BUILD.exposed[0]}{{instance=~"$instance"}}')),
+             Query(selected(define.BUILD))),
         number("Suspended families", "Families on full CFG because their audit has shown harm, counted by instance.",
                "short", Query(gauge(define.GATE_STATE, state="suspended"))),
         number("Uncertified families", "Families whose gate the audit has not yet cleared, counted by instance.",

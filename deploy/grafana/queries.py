@@ -25,7 +25,8 @@ def unknown_names(expressions: Iterable[str], recorded: Iterable[str] = ()) -> l
     return sorted({name for text in expressions for name in NAME.findall(text)} - known)
 
 
-def _selected(metric: Metric, series: str, where: dict[str, str]) -> str:
+def selected(metric: Metric, series: str = "", **where: str) -> str:
+    """The series of the chosen instances and families: the metric's first, unless another is named."""
     unknown = set(where) - set(metric.labels)
     if unknown:
         raise ValueError(f"{metric.name} has no label {', '.join(sorted(unknown))}")
@@ -33,7 +34,11 @@ def _selected(metric: Metric, series: str, where: dict[str, str]) -> str:
     if "family" in metric.labels:
         matchers.append('family=~"$family"')
     matchers += [f'{label}="{value}"' for label, value in where.items()]
-    return f"{series}{{{', '.join(matchers)}}}"
+    return f"{series or metric.exposed[0]}{{{', '.join(matchers)}}}"
+
+
+def _part(metric: Metric, part: str) -> str:
+    return f"{PREFIX}_{metric.name}{part}" if part else ""
 
 
 def _sum(metric: Metric, by: tuple[str, ...], inner: str) -> str:
@@ -45,19 +50,17 @@ def _sum(metric: Metric, by: tuple[str, ...], inner: str) -> str:
 
 def rate(metric: Metric, *by: str, part: str = "", **where: str) -> str:
     """Events a second; `part` is "_sum", "_count" or "_bucket" of a histogram."""
-    series = f"{PREFIX}_{metric.name}{part}" if part else metric.exposed[0]
-    return _sum(metric, by, f"rate({_selected(metric, series, where)}[{RATE}])")
+    return _sum(metric, by, f"rate({selected(metric, _part(metric, part), **where)}[{RATE}])")
 
 
 def increase(metric: Metric, *by: str, part: str = "", window: str = RANGE, **where: str) -> str:
     """Events in a window: the dashboard's time range unless told otherwise."""
-    series = f"{PREFIX}_{metric.name}{part}" if part else metric.exposed[0]
-    return _sum(metric, by, f"increase({_selected(metric, series, where)}[{window}])")
+    return _sum(metric, by, f"increase({selected(metric, _part(metric, part), **where)}[{window}])")
 
 
 def gauge(metric: Metric, *by: str, **where: str) -> str:
     """A gauge, summed over what is not named."""
-    return _sum(metric, by, _selected(metric, metric.exposed[0], where))
+    return _sum(metric, by, selected(metric, **where))
 
 
 def quantile(share: float, metric: Metric) -> str:

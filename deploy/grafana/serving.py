@@ -9,7 +9,7 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import Panel
 
 from deploy.grafana.panels import Query, Row, board, cells, lines, number, rows
-from deploy.grafana.queries import RANGE, RATE, gauge, increase, mean, quantile, rate, share
+from deploy.grafana.queries import RANGE, RATE, gauge, increase, mean, quantile, rate, selected, share
 from service import metric_definitions as define
 
 _QUANTILES = (0.5, 0.95, 0.99)
@@ -58,7 +58,7 @@ def _latency() -> list[Builder[Panel]]:
 
 
 def _batch() -> list[Builder[Panel]]:
-    fill = f"{mean(define.STEP_ROWS)} / max({define.STEP_ROWS_LIMIT.exposed[0]}{_INSTANCE})"
+    fill = f"{mean(define.STEP_ROWS)} / max({selected(define.STEP_ROWS_LIMIT)})"
     return [
         lines("Requests", "Admitted requests: running ones have taken a step.", "short",
               Query(gauge(define.RUNNING), "running"), Query(gauge(define.WAITING), "waiting"), stacked=True),
@@ -101,5 +101,5 @@ def _process() -> list[Builder[Panel]]:
               Query(f"rate(astargate_process_cpu_seconds_total{_INSTANCE}[{RATE}])", "{{instance}}")),
         lines("Memory", "Resident memory.", "bytes",
               Query(f"astargate_process_resident_memory_bytes{_INSTANCE}", "{{instance}}")),
-        rows("Builds", "What every instance serves.", Query(f"{define.BUILD.exposed[0]}{_INSTANCE}"), width=24),
+        rows("Builds", "What every instance serves.", Query(selected(define.BUILD)), width=24),
     ]  # fmt: skip

@@ -5,6 +5,7 @@ from importlib.util import find_spec
 import pytest
 
 from tests.browser import chromium
+from tests.service.conftest import spawn  # noqa: F401  (a fixture)
 from tests.service.postgres import unavailable
 from tests.service.process import ServerProcess
 
@@ -34,17 +35,3 @@ def browser():
         running = chromium.launch(playwright, path)
         yield running
         running.close()
-
-
-@pytest.fixture
-def spawn(tmp_path):
-    """Starts servers with options of a test's own; ends them with the test."""
-    started = []
-
-    def start(*options):
-        started.append(ServerProcess(tmp_path / f"log{len(started)}", *options))
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.stop()

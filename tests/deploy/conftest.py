@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from service import metric_definitions as define
 from tests.deploy import load
-from tests.deploy.prometheus import PrometheusServer
+from tests.deploy.prometheus import PrometheusServer, watched
 from tests.service.process import ServerProcess
 
 REQUESTS = 27
@@ -28,17 +29,19 @@ class Observed:
         """A range that holds the whole load."""
         return f"{int(self.at - self.scraped_before) + 60}s"
 
+    @property
+    def samples(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """(policy, family, sample) of every answer."""
+        return [
+            (answer["policy"]["preset"], define.family_label(answer["family"]), sample)
+            for answer in self.answers
+            for sample in answer["samples"]
+        ]
+
 
 @pytest.fixture(scope="session")
 def observed(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("observed")
-    database = f"sqlite:///{folder / 'astargate.db'}"
-    server = ServerProcess(folder / "server.log", *load.OPTIONS, "--database", database)
-    prometheus = None
-    try:
-        server.wait_for(200)
-        prometheus = PrometheusServer(tmp_path_factory.mktemp("prometheus"), f"127.0.0.1:{server.port}")
-        prometheus.wait(lambda: prometheus.last_scrape() > 0, "the first scrape")
+    with watched(tmp_path_factory.mktemp("observed"), *load.OPTIONS) as (server, prometheus):
         before = prometheus.last_scrape()
         answers = load.mixed(server, REQUESTS)
         answers += load.until_skipped(server)
@@ -48,7 +51,3 @@ def observed(tmp_path_factory):
         server.wait_idle()
         prometheus.wait_scraped()
         yield Observed(server, prometheus, answers, prometheus.last_scrape(), before)
-    finally:
-        if prometheus is not None:
-            prometheus.stop()
-        server.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -69,26 +70,27 @@ def mixed(server: ServerProcess, count: int, seed: int = 0) -> list[dict[str, An
 
 def until_skipped(server: ServerProcess) -> list[dict[str, Any]]:
     """Requests with `eos_fill` up to the first whose end of text made rows unnecessary."""
-    answers = []
-    for seed in range(64):
-        body = {"constraint": KEYWORDS, "policy": {"preset": "base"}, "gen_length": 32, "eos_fill": True, "seed": seed}
-        answers.append(server.generate(body))
-        if answers[-1]["samples"][0]["forward_evaluations"]["skipped_by_eos"] > 0:
-            return answers
-    raise AssertionError("no text of 64 ended early")
+    body = {"constraint": KEYWORDS, "policy": {"preset": "base"}, "gen_length": 32, "eos_fill": True}
+    return _until(server, body, lambda sample: sample["forward_evaluations"]["skipped_by_eos"] > 0, "ended early")
 
 
 def until_repaired(server: ServerProcess) -> list[dict[str, Any]]:
     """Requests with repair up to the first whose text failed at once."""
-    answers = []
     policy = {"preset": "reopen_repair", "gate": EARLY, "repair": {"selector": "commit_confidence", "max_rounds": 1}}
+    words = {"type": "keywords", "keywords": ["dog", "ball", "beach", "run", "water", "sky"]}
+    body = {"constraint": words, "policy": policy, "gen_length": 12, "steps": 12}
+    return _until(server, body, lambda sample: sample["repair"]["rounds"] > 0, "failed")
+
+
+def _until(
+    server: ServerProcess, body: dict[str, Any], wanted: Callable[[dict[str, Any]], bool], what: str
+) -> list[dict[str, Any]]:
+    answers = []
     for seed in range(64):
-        words = {"type": "keywords", "keywords": ["dog", "ball", "beach", "run", "water", "sky"]}
-        body = {"constraint": words, "policy": policy, "gen_length": 12, "steps": 12, "seed": seed}
-        answers.append(server.generate(body))
-        if answers[-1]["samples"][0]["repair"]["rounds"]:
+        answers.append(server.generate({**body, "seed": seed}))
+        if wanted(answers[-1]["samples"][0]):
             return answers
-    raise AssertionError("no text of 64 failed")
+    raise AssertionError(f"no text of 64 {what}")
 
 
 def refused(server: ServerProcess) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from deploy.grafana.build import FOLDER
 from deploy.grafana.render import View, render
 from tests.deploy import load
-from tests.deploy.prometheus import PrometheusServer
-from tests.service.process import ROOT, ServerProcess
+from tests.deploy.prometheus import watched
+from tests.service.process import ROOT
 
 _CUTS = (0.15, 0.3, 0.45)
 
@@ -27,13 +27,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images" / "savings.png")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="astargate-picture-"))
-    database = f"sqlite:///{folder / 'astargate.db'}"
-    server = ServerProcess(folder / "server.log", *load.OPTIONS, "--database", database)
-    prometheus = None
-    try:
-        server.wait_for(200)
-        prometheus = PrometheusServer(folder, f"127.0.0.1:{server.port}")
-        prometheus.wait(lambda: prometheus.last_scrape() > 0, "the first scrape")
+    with watched(folder, *load.OPTIONS) as (server, prometheus):
         start = time.time()
         for turn in itertools.count():
             bodies = load.bodies(3 * len(load.SHAPES), seed=1000 * turn)
@@ -50,10 +44,6 @@ def main() -> None:
         view = View(prometheus.url, start, prometheus.last_scrape(), rate=20)
         board = json.loads((FOLDER / "savings.json").read_text(encoding="utf-8"))
         render(board, view, options.out)
-    finally:
-        if prometheus is not None:
-            prometheus.stop()
-        server.stop()
 
 
 if __name__ == "__main__":

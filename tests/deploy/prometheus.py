@@ -6,7 +6,8 @@ import math
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import httpx
 import yaml
 
 from tests.service.postgres import unavailable
-from tests.service.process import ROOT, free_port
+from tests.service.process import ROOT, ServerProcess, free_port
 
 FOLDER = ROOT / "deploy" / "prometheus"
 WAIT_SECONDS = 120
@@ -102,3 +103,19 @@ class PrometheusServer:
                 self.process.kill()
                 self.process.wait()
             self.client.close()
+
+
+@contextmanager
+def watched(folder: Path, *options: str) -> Iterator[tuple[ServerProcess, PrometheusServer]]:
+    """A ready server with a database of its own, and a Prometheus that has scraped it once."""
+    server = ServerProcess(folder / "server.log", *options, "--database", f"sqlite:///{folder / 'astargate.db'}")
+    try:
+        server.wait_for(200)
+        prometheus = PrometheusServer(folder, f"127.0.0.1:{server.port}")
+        try:
+            prometheus.wait(lambda: prometheus.last_scrape() > 0, "the first scrape")
+            yield server, prometheus
+        finally:
+            prometheus.stop()
+    finally:
+        server.stop()

@@ -27,12 +27,7 @@ def counted(observed):
 
 @pytest.fixture
 def samples(observed):
-    """(policy, family, sample) of every answer."""
-    return [
-        (answer["policy"]["preset"], define.family_label(answer["family"]), sample)
-        for answer in observed.answers
-        for sample in answer["samples"]
-    ]
+    return observed.samples
 
 
 @pytest.mark.parametrize(("metric", "field"), PER_SAMPLE.items(), ids=PER_SAMPLE)

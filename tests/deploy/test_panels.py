@@ -34,7 +34,7 @@ def awaits(expr: str) -> bool:
 
 
 def ungated(observed, expr: str) -> bool:
-    """Whether a query is about the state of gates on a server that has none: none ships for these weights."""
+    """Whether a query is about the state of gates on a server that has none: on weights for which none ships."""
     about = "astargate_gate_state" in expr or "astargate:gates_suspended" in expr
     model = observed.server.client.get("/v1/models").json()["data"][0]["hash"]
     ships = any(cut.regime.model_hash == model and cut.fraction is not None for cut in shipped_cuts())
@@ -91,18 +91,9 @@ def test_every_rule_is_evaluated_and_has_data(observed, capsys):
 # The savings dashboard against the responses' ledgers
 
 
-def samples(observed) -> list[tuple[str, str, dict[str, Any]]]:
-    """(policy, family, sample) of every answer."""
-    return [
-        (answer["policy"]["preset"], define.family_label(answer["family"]), sample)
-        for answer in observed.answers
-        for sample in answer["samples"]
-    ]
-
-
 def grouped(observed, key: Callable[[str, str], str]) -> dict[str, list[dict[str, Any]]]:
     found = defaultdict(list)
-    for policy, family, sample in samples(observed):
+    for policy, family, sample in observed.samples:
         found[key(policy, family)].append(sample)
     return dict(found)
 
@@ -147,7 +138,7 @@ def test_rows_saved_equal_the_ledgers(observed, label):
 
 
 def test_totals_equal_the_ledgers(observed):
-    found = [sample for _, _, sample in samples(observed)]
+    found = [sample for _, _, sample in observed.samples]
     for title, field in (("Rows saved", "saved"), ("Rows spent", "total")):
         shown = observed.prometheus.by("", substituted(panel(title), observed.window), observed.at)
         assert shown == pytest.approx({"": ledger(found, field)})

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from astargate_client import wire
 
 
+class _Shown(Reply):
+    """Prints as it is shown in a terminal."""
+
+    def __str__(self) -> str:
+        return repr(self)
+
+
 class ForwardEvaluationsBehaviour(Reply):
     @property
     def saved_share(self) -> float:
@@ -27,18 +34,15 @@ class ForwardEvaluationsBehaviour(Reply):
         return rows.saved / rows.full_cfg_equivalent
 
 
-class SampleBehaviour(Reply):
+class SampleBehaviour(_Shown):
     def __repr__(self) -> str:
         return f"<Sample {text.sample(cast('wire.Sample', self))}>"
-
-    def __str__(self) -> str:
-        return repr(self)
 
     def _repr_html_(self) -> str:
         return html.samples([cast("wire.Sample", self)])
 
 
-class GenerateResponseBehaviour(Reply):
+class GenerateResponseBehaviour(_Shown):
     @property
     def text(self) -> str:
         """Text of the first sample."""
@@ -46,9 +50,6 @@ class GenerateResponseBehaviour(Reply):
 
     def __repr__(self) -> str:
         return text.response(cast("wire.GenerateResponse", self))
-
-    def __str__(self) -> str:
-        return repr(self)
 
     def _repr_html_(self) -> str:
         return html.response(cast("wire.GenerateResponse", self))
@@ -81,7 +82,7 @@ class Resumption(Reply):
     round: int
 
 
-class TraceBehaviour(Reply):
+class TraceBehaviour(_Shown):
     def recorded_steps(self) -> list[TraceStep]:
         """The steps, with typed fields."""
         return [TraceStep.model_validate(step) for step in cast("wire.Trace", self).steps]
@@ -124,9 +125,6 @@ class TraceBehaviour(Reply):
     def __repr__(self) -> str:
         return text.trace(cast("wire.Trace", self))
 
-    def __str__(self) -> str:
-        return repr(self)
-
     def _repr_html_(self) -> str:
         return html.trace(cast("wire.Trace", self))
 
@@ -136,23 +134,17 @@ class ListBehaviour(Reply):
         return html.table(cast("wire.ModelList", self).data)
 
 
-class CommittorJobBehaviour(Reply):
+class CommittorJobBehaviour(_Shown):
     def __repr__(self) -> str:
         return text.job(cast("wire.CommittorJob", self))
-
-    def __str__(self) -> str:
-        return repr(self)
 
     def _repr_html_(self) -> str:
         return html.job(cast("wire.CommittorJob", self))
 
 
-class CommittorResultBehaviour(Reply):
+class CommittorResultBehaviour(_Shown):
     def __repr__(self) -> str:
         return text.result(cast("wire.CommittorResult", self))
-
-    def __str__(self) -> str:
-        return repr(self)
 
     def _repr_html_(self) -> str:
         return html.result(cast("wire.CommittorResult", self))

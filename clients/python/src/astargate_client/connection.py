@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -47,7 +48,7 @@ class Connection:
     def request(self, send: Send) -> dict[str, Any]:
         """Arguments of httpx's `build_request`."""
         call = send.call
-        headers = {"X-Request-Id": send.request_id, "User-Agent": f"astargate-client/{version('astargate-client')}"}
+        headers = {"X-Request-Id": send.request_id, "User-Agent": _user_agent()}
         if self.api_key:
             headers["Authorization"] = f"Bearer {self.api_key}"
         return {
@@ -58,6 +59,12 @@ class Connection:
             "json": call.body,
             "timeout": _timeout(call.timeout) or self.timeout,
         }
+
+
+@cache
+def _user_agent() -> str:
+    """Reads the installed package's metadata: once, not for each request."""
+    return f"astargate-client/{version('astargate-client')}"
 
 
 def _timeout(given: float | httpx.Timeout | None) -> httpx.Timeout | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -35,14 +36,16 @@ def draw(trace: Trace, ax: Axes | None = None) -> Axes:
         size = (1.5 + length * min(max(0.09 * longest, 0.35), 0.9), 1.6 + 0.3 * len(steps))
         _, ax = pyplot.subplots(figsize=tuple(map(min, size, _LARGEST)), layout="constrained")
     picture = np.empty((len(steps), length, 3))
+    phases = dict.fromkeys(step.phase for step in steps)
     for row, canvas in enumerate(trace.canvases()):
         picture[row] = to_rgb(MASK)
         for position, cell in canvas.cells.items():
             picture[row, position] = to_rgb(colour(cell.phase, fresh=position in canvas.fresh))
+            phases[cell.phase] = None
     ax.imshow(picture, aspect="auto", interpolation="nearest", extent=(-0.5, length - 0.5, len(steps) - 0.5, -0.5))
     _write_tokens(ax, trace)
     _mark_turns(ax, trace)
-    _finish(ax, trace)
+    _finish(ax, trace, phases)
     return ax
 
 
@@ -80,11 +83,9 @@ def _line(ax: Axes, row: int, style: str, words: str) -> None:
                 textcoords="offset points", va="center", fontsize=8)  # fmt: skip
 
 
-def _finish(ax: Axes, trace: Trace) -> None:
+def _finish(ax: Axes, trace: Trace, phases: Iterable[str]) -> None:
     """Axes, grid and legend."""
     steps, length = trace.recorded_steps(), len(trace.tokens)
-    phases = dict.fromkeys(step.phase for step in steps)
-    phases |= {cell.phase: None for canvas in trace.canvases() for cell in canvas.cells.values()}
     every = max(1, len(steps) // 32)
     ax.set_yticks(range(0, len(steps), every), [str(step.step) for step in steps[::every]])
     ax.set_xticks(range(0, length, max(1, length // 32)))
