@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gate_models.betting import log_wealth, prompts_needed
+from gate_models.betting import SHARES, growth_rates, prompts_needed, wealth_after
 
 Setting = tuple[float, float]
 """(earliest, price)."""
@@ -32,10 +32,8 @@ class Rung:
     earliest: float
     price: float
     mean_loss: float
-    log_wealth: tuple[float, ...]
-    """By margin of `MARGINS`."""
-    needed: tuple[int | None, ...]
-    """Prompts in all that would certify each margin at 95 % if further ones lose as these; None: no number would."""
+    rates: tuple[tuple[float, ...], ...]
+    """By margin of `MARGINS`, then by stake: what it wins a prompt (`growth_rates`). Decides at every confidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +57,7 @@ class Ladder:
             Rung(
                 *setting,
                 float(values.mean()) if values.size else 0.0,
-                tuple(log_wealth(values, margin) for margin in MARGINS),
-                tuple(prompts_needed(values, margin, 0.95) for margin in MARGINS),
+                tuple(tuple(growth_rates(values, margin).tolist()) for margin in MARGINS),
             )
             for setting, values in tested
         ]
@@ -74,7 +71,7 @@ class Ladder:
         column, needed = usable[-1], -math.log1p(-confidence)
         certified: Setting | None = None
         for rung in self.rungs:
-            if rung.log_wealth[column] < needed:
+            if wealth_after(self.prompts, rung.rates[column]) < needed:
                 break
             certified = (rung.earliest, rung.price)
         if certified is not None:
@@ -83,26 +80,31 @@ class Ladder:
 
     def _refusal(self, column: int, confidence: float) -> str:
         text = (
-            f"no handoff keeps the loss below {MARGINS[column]:g} with {confidence:.0%} confidence "
+            f"no handoff keeps the loss below {MARGINS[column]:g} with {100 * confidence:g}% confidence "
             f"on {self.prompts} calibration prompts"
         )
-        more = self.rungs[0].needed[column] if self.rungs else None
+        more = prompts_needed(self.rungs[0].rates[column], confidence) if self.rungs else None
         if more is None:
             return f"{text}; the loss that was observed is too large for more prompts to help"
         return f"{text}; about {max(1, more - self.prompts)} more would do if they lose as these"
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types."""
-        rungs = [[r.earliest, r.price, r.mean_loss, list(r.log_wealth), list(r.needed)] for r in self.rungs]
-        return {"prompts": self.prompts, "margins": list(MARGINS), "rungs": rungs}
+        rungs = [[r.earliest, r.price, r.mean_loss, [list(rates) for rates in r.rates]] for r in self.rungs]
+        return {"prompts": self.prompts, "margins": list(MARGINS), "stakes": list(SHARES), "rungs": rungs}
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> Ladder:
-        """Raises `ValueError` where the table of margins is another one."""
-        if tuple(content["margins"]) != MARGINS:
-            raise ValueError("the ladder was calibrated at other margins")
-        rungs: Sequence[Sequence[Any]] = content["rungs"]
-        return Ladder(content["prompts"], tuple(Rung(e, p, m, tuple(w), tuple(n)) for e, p, m, w, n in rungs))
+        """Raises `ValueError` where the tables of margins or of stakes are others, or a rung does not fit them."""
+        if tuple(content["margins"]) != MARGINS or tuple(content["stakes"]) != SHARES:
+            raise ValueError("the ladder was calibrated at other margins or with other stakes")
+        return Ladder(content["prompts"], tuple(_rung(*fields) for fields in content["rungs"]))
+
+
+def _rung(earliest: float, price: float, mean_loss: float, rates: Sequence[Sequence[float]]) -> Rung:
+    if [len(row) for row in rates] != [len(SHARES)] * len(MARGINS):
+        raise ValueError("a rung needs the rate of every stake at every margin")
+    return Rung(earliest, price, mean_loss, tuple(tuple(row) for row in rates))
 
 
 @dataclass(frozen=True, slots=True)

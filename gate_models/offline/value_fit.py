@@ -71,7 +71,11 @@ def induce(data: FamilyData, width: int, runs: NDArray[np.int64], seed: int, n_j
 
 
 def fit_head(induction: Induction, seed: int, trees: int = TREES, n_jobs: int | None = None) -> ValueHead:
-    """The head: leaves hold at least `MIN_LEAF` runs' worth of rows."""
+    """The head, one forest over all checkpoints.
+
+    Leaves hold at least 2 * `MIN_LEAF` rows of the training data; a row is one run at one checkpoint, so neighbouring
+    checkpoints of few runs can fill a leaf.
+    """
     count, points, width = induction.features.shape
     targets = np.concatenate([induction.value[..., None], induction.advantage], -1)
     forest = RandomForestRegressor(

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from gate_models.betting import log_wealth, prompts_needed, upper_bound
+from gate_models.betting import growth_rates, log_wealth, prompts_needed, upper_bound
 from gate_models.ladder import MARGINS, Ladder
 from gate_models.offline.train_gates import handoff_losses, risk_settings
 
@@ -31,10 +31,10 @@ def test_signed_losses_with_rollout_noise_keep_the_promise_too():
 
 
 def test_power_and_the_number_of_prompts():
-    assert prompts_needed(np.zeros(10), 0.03, 0.95) == 117
+    assert prompts_needed(growth_rates(np.zeros(10), 0.03), 0.95) == 117
     assert log_wealth(np.zeros(117), 0.03) >= NEEDED > log_wealth(np.zeros(116), 0.03)
-    assert prompts_needed(np.full(50, 0.03), 0.03, 0.95) is None
-    assert prompts_needed(np.empty(0), 0.03, 0.95) is None
+    assert prompts_needed(growth_rates(np.full(50, 0.03), 0.03), 0.95) is None
+    assert prompts_needed(growth_rates(np.empty(0), 0.03), 0.95) is None
     assert upper_bound(np.zeros(117), 0.95) == pytest.approx(0.03, abs=1e-3)
     assert upper_bound(np.ones(50), 0.95) == pytest.approx(1.0, abs=1e-3)
     with pytest.raises(ValueError, match="-1 to 1"):
@@ -61,6 +61,27 @@ def test_refusals_say_what_would_help():
     lossy = Ladder.calibrate([((0.9, 0.002), np.full(40, 0.5))])
     assert "too large" in (lossy.choose(0.03, 0.95).refusal or "")
     assert f"{MARGINS[0]:g}" in (few.choose(0.001, 0.95).refusal or "")
+
+
+@pytest.mark.parametrize(("confidence", "said"), [(0.8, "80%"), (0.95, "95%"), (0.975, "97.5%"), (0.999, "99.9%")])
+def test_what_a_refusal_promises_is_true_at_the_confidence_that_was_asked_for(confidence, said):
+    """So many more prompts do, with the losses that were seen coming round again; a round of 20 fewer does not."""
+    losses = np.array([*[0.0] * 19, 0.15])
+    refusal = Ladder.calibrate([((0.9, 0.002), losses)]).choose(0.03, confidence).refusal or ""
+    assert f"with {said} confidence" in refusal
+    more = int(refusal.split("about ")[1].split()[0])
+    for extra, certified in ((more, True), (more - 20, False)):
+        ladder = Ladder.calibrate([((0.9, 0.002), np.resize(losses, losses.size + extra))])
+        assert (ladder.choose(0.03, confidence).setting is not None) == certified
+
+
+def test_a_ladder_that_does_not_fit_is_refused():
+    content = Ladder.calibrate([((0.9, 0.002), np.zeros(40))]).to_json()
+    for name in ("margins", "stakes"):
+        with pytest.raises(ValueError, match="other"):
+            Ladder.from_json(content | {name: content[name][:-1]})
+    with pytest.raises(ValueError, match="rate of every stake"):
+        Ladder.from_json(content | {"rungs": [[0.9, 0.002, 0.0, content["rungs"][0][3][1:]]]})
 
 
 def test_losses_are_intention_to_treat_at_the_first_handoff():
