@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from decoding.compute import compute_mode
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
 from gate_models import artifact
+from gate_models.audit_report import POOLED
 from gate_models.bundle import GateBundle
 from gate_models.fill import Reader
 from gate_models.offline.census_plan import split_of
@@ -37,8 +38,6 @@ from gate_models.offline.gate_sources import all_arms
 from gate_models.offline.gate_sweep import WIDTHS, SweepSettings, SweptRun, sweep
 from gate_models.offline.gate_tables import accuracy_table, source_table
 from gate_models.offline.tasks import TaskPrompt, load_task
-
-POOLED: Final = "pooled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ def audit(settings: AuditSettings, gates: Path, out: Path, census_folder: Path |
             raise ValueError(f"the census in {census_folder} was made with another model than '{settings.model}'")
         fluency = Fluency(load_judge(settings.fluency_model))
         audited = [_family(model, bundle, census, settings, out) for bundle in bundles]
-    content = _header(settings, model, bundles)
+    content = _header(settings, model, bundles, fluency)
     rows = {found.family: rows_of(found.data, whole=True) for found in audited if found.data is not None}
     for bundle, found in zip(bundles, audited, strict=True):
         accuracy = _accuracy(found.data, rows, settings) if settings.accuracy and found.data is not None else {}
@@ -225,11 +224,14 @@ def _preamble(found: FamilyAudit, bundle: GateBundle | None, settings: AuditSett
     )
 
 
-def _header(settings: AuditSettings, model: DenoisingModel, bundles: Sequence[GateBundle]) -> dict[str, Any]:
+def _header(
+    settings: AuditSettings, model: DenoisingModel, bundles: Sequence[GateBundle], fluency: Fluency
+) -> dict[str, Any]:
     return {
         "seed": settings.seed,
         "model": model.spec.name,
         "model_hash": model.spec.hash,
+        "judge": fluency.judge.name,
         "software": software(),
         "settings": asdict(settings),
         "gates": {bundle.family: bundle.version for bundle in bundles},

@@ -1,4 +1,4 @@
-"""astargate gate train | list | show | audit"""
+"""astargate gate train | list | show | audit | pairs"""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import Annotated
 
 import typer
 
+from service.commands import gate_pairs
+from service.commands.options import names, wholes
+
 app = typer.Typer(help="Train, list, show and audit the gates that end guidance.", no_args_is_help=True)
 FolderOption = Annotated[
     Path | None, typer.Option(help="Folder of gates, one subfolder a family (default: the shipped ones).")
 ]
+app.command("pairs")(gate_pairs.run)
 
 
 @app.command("train")
@@ -29,8 +33,8 @@ def train(
     from gate_models.offline.train_gates import TrainSettings  # noqa: PLC0415
     from gate_models.offline.train_gates import train as fit  # noqa: PLC0415
 
-    named = None if families is None else [name.strip() for name in families.split(",")]
     try:
+        named = None if families is None else names(families)
         bundles = fit(census, out, TrainSettings(seed, trees, jobs), families=named, model=model)
     except (CensusError, ValueError) as error:
         raise _failed(error) from None
@@ -101,15 +105,19 @@ def audit(
     model: Annotated[str, typer.Option(help="`mini` or a checkpoint folder.")] = "mini",
     threads: Annotated[int, typer.Option(min=1)] = 1,
     fluency_model: Annotated[str | None, typer.Option(help="Folder of a causal language model as judge.")] = None,
+    compact: Annotated[
+        Path | None, typer.Option(help="Afterwards write what a server shows beside the gates in this folder.")
+    ] = None,
 ) -> None:
     """Compare every gate source on fresh trajectories of prompts that trained nothing; write tables and plots."""
     from gate_models import learned  # noqa: PLC0415
+    from gate_models.offline.audit_export import export  # noqa: PLC0415
     from gate_models.offline.audit_gates import AuditSettings, headline  # noqa: PLC0415
     from gate_models.offline.audit_gates import audit as run  # noqa: PLC0415
     from gate_models.offline.census_records import CensusError  # noqa: PLC0415
 
     try:
-        widths = tuple(int(width) for width in tail_widths.split(","))
+        widths = wholes(tail_widths)
         settings = AuditSettings(
             families=tuple(family or ()),
             prompts=prompts,
@@ -124,11 +132,14 @@ def audit(
         )
         out.mkdir(parents=True, exist_ok=True)
         content = run(settings, folder or learned.shipped_folder(), out, census)
+        written = [] if compact is None else export(content, compact)
     except (CensusError, ValueError, OSError) as error:
         raise _failed(error) from None
     shown = 8 if 8 in widths else widths[-1]
     typer.echo(headline(content, shown))
     typer.echo(f"tables and plots: {out}")
+    if compact is not None:
+        typer.echo(f"{len(written)} reports beside the gates in {compact}")
 
 
 def _line(family: str, version: str, sources: tuple[str, ...], where: Path) -> str:
