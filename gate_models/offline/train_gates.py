@@ -186,13 +186,13 @@ def _evidence(data: FamilyData, census: Census, settings: TrainSettings, notes: 
         "base": {str(w): np.nanmean(data.base[w][trained], axis=0).round(4).tolist() for w in data.widths},
         "seed": settings.seed,
         "trees": settings.trees,
-        "data_hash": _data_hash(data),
+        "data_hash": data_hash(data),
         "software": software(),
         "notes": notes,
     }
 
 
-def _data_hash(data: FamilyData) -> str:
+def data_hash(data: FamilyData) -> str:
     """Digest of everything that the heads and ladders are made from."""
     digest = hashlib.sha256(features.SCHEMA.encode())
     for array in (data.features, data.guided, *data.base.values(), data.a_star, data.count):
