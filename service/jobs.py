@@ -25,7 +25,8 @@ from service.committor_run import JobRun, NothingToMeasureError, StoppedError
 from service.database import Database, DatabaseError
 from service.errors import ApiError
 from service.jobs_schema import JobRecord
-from service.jobs_store import JobStore, LeaseLostError, NewJob, QueueLimitError, QueueLimits
+from service.jobs_store import JobStore, NewJob, QueueLimitError, QueueLimits
+from service.leases import LeaseLostError
 from service.metrics import Metrics
 from service.recorded import CallerHorizons, Horizons
 from service.schemas.committor import CommittorRequest
@@ -57,10 +58,10 @@ class Jobs:
     """Committor jobs and measured horizons of one server process. Methods may be called from any thread."""
 
     def __init__(self, settings: Settings, database: Database, backend: Backend, metrics: Metrics) -> None:
-        owner = f"{socket.gethostname()[:20]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self.owner = f"{socket.gethostname()[:20]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self.settings, self.backend, self.metrics = settings, backend, metrics
         self.database = database
-        self.store = JobStore(database, owner, settings.lease_seconds)
+        self.store = JobStore(database, self.owner, settings.lease_seconds)
         self.horizons = Horizons(database)
         self.limits = QueueLimits(settings.committor_jobs_per_key, settings.committor_jobs)
         self._spec = backend.model.spec
@@ -199,8 +200,8 @@ class Jobs:
         job, model = running.job, self.backend.model
         try:
             plan = plan_of(CommittorRequest.model_validate(job.request), model, self.settings)
-            told = self.metrics.rolled_out
-            run = JobRun(job, plan, model, self.backend.engine, self.store, running.stop, self._in_flight, told)
+            told, in_flight = self.metrics.rolled_out, self.settings.background_in_flight
+            run = JobRun(job, plan, model, self.backend.engine, self.store, running.stop, in_flight, told)
             result = result_of(plan, run.run(), model.spec.mask_id)
             measured = measured_of(plan, job, result)
 
@@ -225,11 +226,6 @@ class Jobs:
         except Exception:
             logger.exception("job %s failed", job.id)
             self.store.fail(job, SERVER_FAULT)
-
-    @property
-    def _in_flight(self) -> int:
-        """Continuations of a job that are in the engine at once."""
-        return self.settings.committor_in_flight or (8 if self.settings.device == "cpu" else self.settings.max_rows)
 
     def _keep(self) -> None:
         """Extend leases, stop what is no longer this server's, tell the metrics, forget the old."""

@@ -6,20 +6,14 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import Connection, and_, case, delete, func, insert, null, or_, select, update
+from sqlalchemy import Connection, and_, case, delete, func, insert, null, select, update
 from sqlalchemy.sql import ColumnElement
 
 from service.database import Database
 from service.jobs_schema import JOB_COLUMNS, JOBS, ROLLOUTS, UNFINISHED, JobRecord, RolloutRecord, newest_first
-
-MAX_ATTEMPTS: Final = 5
-"""Servers that may die while they run a job before it is given up: a job that kills them must not do so for ever."""
-
-
-class LeaseLostError(RuntimeError):
-    """The job is no longer this server's: cancelled, or taken over after its lease ran out."""
+from service.leases import Leases
 
 
 class QueueLimitError(RuntimeError):
@@ -55,15 +49,14 @@ class JobStore:
 
     def __init__(self, database: Database, owner: str, lease_seconds: float) -> None:
         self.database = database
-        self.owner = owner
-        self.lease_seconds = lease_seconds
+        self._leases = Leases(JOBS, database, owner, lease_seconds)
 
     # -- callers ---------------------------------------------------------------------------------------------------
 
     def add(self, new: NewJob, limits: QueueLimits, *, claimed: bool = False) -> JobRecord:
         """Queue a job or, `claimed`, begin with it here. Raises `QueueLimitError`."""
         values: dict[str, Any] = {**asdict(new), "id": f"com-{uuid.uuid4().hex}", "created": self.database.now}
-        values |= self._claim_values(token=1, attempts=1) if claimed else {"status": "queued"}
+        values |= self._leases.claimed() if claimed else {"status": "queued"}
         with self.database.write() as connection:
             self._check_limits(connection, new.key_id, limits)
             connection.execute(insert(JOBS).values(values))
@@ -109,26 +102,13 @@ class JobStore:
 
     def claim(self, model_hash: str) -> JobRecord | None:
         """The oldest job for this model that nobody runs (its owner's lease may have run out), now this server's."""
-        free = or_(JOBS.c.status == "queued", and_(JOBS.c.status == "running", JOBS.c.lease_until < self.database.now))
-        wanted = and_(JOBS.c.model_hash == model_hash, free)
-        oldest = select(JOBS.c.id).where(wanted).order_by(JOBS.c.created, JOBS.c.id).limit(1)
         with self.database.write() as connection:
-            self._give_up(connection, wanted)
-            job_id = connection.scalar(oldest.with_for_update(skip_locked=True))
-            if job_id is None:
-                return None
-            values = self._claim_values(token=JOBS.c.token + 1, attempts=JOBS.c.attempts + 1)
-            connection.execute(update(JOBS).where(JOBS.c.id == job_id).values(values))
-            return self._one(connection, JOBS.c.id == job_id)
-
-    def _give_up(self, connection: Connection, wanted: ColumnElement[bool]) -> None:
-        reason = f"{MAX_ATTEMPTS} servers stopped in the middle of this job; it is not tried again"
-        ended = {"status": "failed", "finished": self.database.now, "error": reason, "lease_until": None}
-        connection.execute(update(JOBS).where(wanted, JOBS.c.attempts >= MAX_ATTEMPTS).values(ended))
+            job_id = self._leases.claim(connection, model_hash)
+            return None if job_id is None else self._one(connection, JOBS.c.id == job_id)
 
     def heartbeat(self, job: JobRecord) -> None:
         """Extend the lease. Raises `LeaseLostError`."""
-        with self._held(job):
+        with self._leases.held(job.id, job.token):
             pass
 
     # What follows may be called again where a connection broke and nobody knows whether it was done: it counts once.
@@ -136,14 +116,14 @@ class JobStore:
     def save_recording(self, job: JobRecord, recording: dict[str, Any], rows: int) -> None:
         """Keep the recorded run. Raises `LeaseLostError`."""
         first = case((JOBS.c.recording.is_(null()), rows), else_=0)
-        with self._held(job, {"recording": recording, "rows_done": JOBS.c.rows_done + first}):
+        with self._leases.held(job.id, job.token, {"recording": recording, "rows_done": JOBS.c.rows_done + first}):
             pass
 
     def save_rollouts(self, job: JobRecord, found: Sequence[RolloutRecord]) -> None:
         """Keep finished continuations, each once. Raises `LeaseLostError`."""
         key = ROLLOUTS.c.step, ROLLOUTS.c.arm, ROLLOUTS.c.rollout
         batch = [column.in_({getattr(rollout, column.name) for rollout in found}) for column in key]
-        with self._held(job) as connection:
+        with self._leases.held(job.id, job.token) as connection:
             kept = {tuple(row) for row in connection.execute(select(*key).where(ROLLOUTS.c.job_id == job.id, *batch))}
             fresh = [r for r in found if (r.step, r.arm, r.rollout) not in kept]
             if fresh:
@@ -166,20 +146,16 @@ class JobStore:
         """The job succeeds, together with what the block writes, or not at all. Raises `LeaseLostError`."""
         ended: dict[str, Any] = {"status": "succeeded", "result": result, "finished": self.database.now}
         ended["rollouts_total"] = JOBS.c.rollouts_done  # an end-of-text may have left grid points out
-        with self._held(job, ended, lease=False) as connection:
+        with self._leases.held(job.id, job.token, ended, lease=False) as connection:
             yield connection
 
     def fail(self, job: JobRecord, error: str) -> None:
         """The job fails for good. Raises `LeaseLostError`."""
-        ended: dict[str, Any] = {"status": "failed", "error": error, "finished": self.database.now}
-        with self._held(job, ended, lease=False):
-            pass
+        self._leases.fail(job.id, job.token, error)
 
     def release(self, job: JobRecord) -> None:
         """Put the job back for another server to go on with. Raises `LeaseLostError`."""
-        given_back: dict[str, Any] = {"status": "queued", "owner": None, "attempts": JOBS.c.attempts - 1}
-        with self._held(job, given_back, lease=False):
-            pass
+        self._leases.release(job.id, job.token)
 
     def purge(self, seconds: float) -> int:
         """Forget jobs that ended (or arrived, and found no server for their model) more than `seconds` ago."""
@@ -189,29 +165,6 @@ class JobStore:
             return int(connection.execute(old).rowcount)
 
     # -- parts -----------------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def _held(
-        self, job: JobRecord, values: dict[str, Any] | None = None, *, lease: bool = True
-    ) -> Iterator[Connection]:
-        """A write on behalf of the job's holder: nothing of it happens once another one holds it."""
-        values = {**(values or {}), "lease_until": self.database.now + self.lease_seconds if lease else None}
-        mine = and_(JOBS.c.id == job.id, JOBS.c.token == job.token, JOBS.c.status == "running")
-        with self.database.write() as connection:
-            if connection.execute(update(JOBS).where(mine).values(values)).rowcount != 1:
-                raise LeaseLostError(f"job {job.id} is no longer this server's")
-            yield connection
-
-    def _claim_values(self, *, token: Any, attempts: Any) -> dict[str, Any]:
-        now = self.database.now
-        return {
-            "status": "running",
-            "owner": self.owner,
-            "token": token,
-            "attempts": attempts,
-            "started": func.coalesce(JOBS.c.started, now) if not isinstance(token, int) else now,
-            "lease_until": now + self.lease_seconds,
-        }
 
     @staticmethod
     def _own(key_id: str, job_id: str) -> ColumnElement[bool]:

@@ -10,7 +10,8 @@ from sqlalchemy import update
 
 from service.database import open_database
 from service.jobs_schema import JOBS, RolloutRecord
-from service.jobs_store import MAX_ATTEMPTS, JobStore, LeaseLostError, NewJob, QueueLimitError, QueueLimits
+from service.jobs_store import JobStore, NewJob, QueueLimitError, QueueLimits
+from service.leases import MAX_ATTEMPTS, LeaseLostError
 
 MODEL = "hash"
 LIMITS = QueueLimits(per_key=100, total=200)
