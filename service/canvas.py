@@ -12,6 +12,9 @@ from service.errors import invalid
 SHORTEST_WHOLE = 3
 """Characters from which a repeated phrase counts each time: one token may hold a shorter one twice."""
 
+ROOMY = 0.75
+"""Share of a family's usual canvas up to which required tokens leave room enough: gates serve that canvas alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Canvas:
@@ -66,8 +69,13 @@ def fitting_canvas(
 
 
 def _comfortable(needed: int, constraint: Constraint | None, spec: ModelSpec) -> int:
-    """The model's default, or room for as many tokens around the required ones, within what the model can write."""
+    """The model's canvas for the family, or more: as many tokens around the required ones, within what it can write."""
+    usual = spec.default_canvas
+    if constraint is not None and constraint.family is not None:
+        usual = spec.family_canvas.get(constraint.family, usual)
+        if needed <= ROOMY * usual:
+            return usual
     words = 1 if constraint is None else constraint.minimum_words()
     listed = bool(constraint is not None and constraint.required_text())
     wanted = 2 * needed + 4 if listed else words + max(4, words // 4)
-    return min(spec.max_canvas, max(spec.default_canvas, wanted))
+    return min(spec.max_canvas, max(usual, wanted))

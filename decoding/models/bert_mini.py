@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from decoding.mini.canvas import FAMILY_CANVAS
 from decoding.mini.codec import MiniCodec
 from decoding.mini.vocabulary import EOT, MASK, SPECIAL, WRITTEN, token_id
 from decoding.models.checkpoint import CheckpointError, check_tensors, fingerprint
@@ -212,6 +213,7 @@ def load_mini(path: Path, *, device: torch.device, dtype: torch.dtype) -> MiniMo
         max_prompt=config.max_positions - config.prompt_offset,
         max_canvas=config.prompt_offset,
         default_canvas=16,
+        family_canvas=FAMILY_CANVAS,
         continuation_ids=frozenset(i for token, i in tokenizer.get_vocab().items() if token.startswith("##")),
         reuses_key_values=True,
         precision=str(dtype).removeprefix("torch."),

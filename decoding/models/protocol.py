@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import torch
@@ -39,6 +39,8 @@ class ModelSpec:
     max_prompt: int
     max_canvas: int
     default_canvas: int
+    family_canvas: Mapping[str, int] = field(default_factory=dict)
+    """Canvas of a constraint family whose texts need another one than `default_canvas`."""
     default_block_length: int | None = None
     keep_prompt_ids: tuple[int, ...] = ()
     """Prompt ids that the unconditional branch keeps (none: the whole prompt becomes MASK)."""
