@@ -11,13 +11,24 @@ from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 from starlette.middleware.cors import CORSMiddleware
 
-from service import errors
+from service import errors, examples
 from service.auth import Guard
 from service.caller_limits import CallerLimits
 from service.lifecycle import Service
 from service.metrics import Metrics, package_version
 from service.middleware import BodyLimit, RequestContext
-from service.routes import catalogue, committor, docs, gates, generate, health, metrics, openai_text, playground
+from service.routes import (
+    catalogue,
+    committor,
+    docs,
+    gate_audits,
+    gates,
+    generate,
+    health,
+    metrics,
+    openai_text,
+    playground,
+)
 from service.schemas.generate import HandoffEvent, ReopenEventReply, StepEventReply
 from service.settings import Settings
 
@@ -28,7 +39,7 @@ Guided logits are c + w(c - u); w = 0 is the base decoder."""
 
 
 class Api(FastAPI):
-    """Adds to FastAPI's document what it leaves out: the nulls of the error examples, and the events of a stream."""
+    """Adds to FastAPI's document the nulls of the error examples, API keys, and the events of a stream."""
 
     def openapi(self) -> dict[str, Any]:
         document = super().openapi()
@@ -37,6 +48,8 @@ class Api(FastAPI):
                 for status, answer in operation["responses"].items():
                     if int(status) >= FIRST_ERROR:
                         answer["content"]["application/json"]["example"]["error"].setdefault("param", None)
+        document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        document["security"] = [{}, {"key": []}]  # a server without keys asks for none
         for event in (StepEventReply, HandoffEvent, ReopenEventReply):  # no path returns them but inside a stream
             document["components"]["schemas"][event.__name__] = event.model_json_schema()
         return document
@@ -95,7 +108,9 @@ def build_app(settings: Settings) -> FastAPI:
             expose_headers=["X-Request-Id", "Retry-After"],
         )
     app.add_middleware(RequestContext)
-    for module in (generate, openai_text, committor, catalogue, gates, health, metrics, docs, playground):
+    for module in (generate, openai_text, committor, catalogue, gates, gate_audits):
+        app.include_router(module.router, responses=examples.errors(401, 403))
+    for module in (health, metrics, docs, playground):
         app.include_router(module.router)
     docs.mount(app)
     playground.mount(app)

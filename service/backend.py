@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +17,9 @@ from decoding.models.registry import load_model
 from decoding.observer import Observer
 from decoding.runner import Runner
 from decoding.scheduler import Scheduler
+from gate_models.audit_report import AuditReport, reports_in
 from gate_models.constants import ConstantCut, ConstantGates, shipped_cuts
+from gate_models.drained import DrainedGates, DrainedThreshold, shipped_thresholds
 from gate_models.fill import Reader
 from gate_models.learned import LearnedGates, shipped_folder
 from gate_models.paper_cuts import paper_cuts
@@ -36,15 +38,10 @@ class Backend:
     gate_version: str
     cuts: tuple[ConstantCut, ...]
     """The calibrated cuts, one a family and regime."""
-
-    @property
-    def gated_families(self) -> tuple[str, ...]:
-        """Families whose guidance a calibrated gate may end early."""
-        own = self.model.spec.hash
-        cuts = [cut.regime for cut in self.cuts if cut.fraction is not None]
-        found = [regime.family for regime in cuts if regime.family and regime.model_hash == own]
-        found += [bundle.family for bundle in self.gates.bundles if bundle.regime.model_hash == own]
-        return tuple(dict.fromkeys(found))
+    thresholds: tuple[DrainedThreshold, ...]
+    """The calibrated thresholds of `drained`, one a family and regime."""
+    reports: Mapping[str, AuditReport]
+    """Offline audits by gate version."""
 
 
 def load(
@@ -67,10 +64,15 @@ def load(
     )
     cuts = (*shipped_cuts(), *paper_cuts(model.spec))
     folders = [shipped_folder(), *([settings.gates] if settings.gates else [])]
-    gates = LearnedGates.from_folders(folders[::-1], ConstantGates(cuts), Reader.of(model.spec, model.codec))
+    thresholds = tuple(shipped_thresholds())
+    below = ConstantGates(cuts, DrainedGates(thresholds))
+    gates = LearnedGates.from_folders(folders[::-1], below, Reader.of(model.spec, model.codec))
     for _, reason in gates.refused:
         logger.warning("a stored gate is not used: %s", reason)
-    return Backend(model, engine.start(), gates, gates.version, cuts)
+    reports, unusable = reports_in(folders[::-1])
+    for reason in unusable:
+        logger.warning("a stored audit is not shown: %s", reason)
+    return Backend(model, engine.start(), gates, gates.version, cuts, thresholds, reports)
 
 
 def default_threads() -> int:

@@ -138,7 +138,7 @@ def _default_database() -> Database:
     except (OSError, DatabaseError):
         database = _prepared(Database(_engine(make_url("sqlite://"))))
     logger.warning(
-        "jobs and measured horizons are kept in %s and end with this process (%s); name a database that lasts with "
+        "jobs, horizons and audits are kept in %s and end with this process (%s); name a database that lasts with "
         "ASTARGATE_DATABASE", database.place, reason,
     )  # fmt: skip
     return database

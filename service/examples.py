@@ -23,6 +23,13 @@ _POLICIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
 }
 _ERRORS: Final[dict[int, tuple[str, str, str | None, str]]] = {
     400: ("The body is not JSON", "the body is not JSON: Expecting value", None, "not_json"),
+    401: (
+        "A server with API keys got none, or one that it does not know",
+        "an API key is needed: send Authorization: Bearer KEY",
+        None,
+        "missing_api_key",
+    ),
+    403: ("The API key may not do this", "this API key lacks the scope 'use'", None, "missing_scope"),
     404: ("Nothing is at this path", "there is nothing at /nowhere; /docs lists the paths", None, "not_found"),
     405: ("The path exists, the method does not", "PUT is not allowed here", None, "method_not_allowed"),
     413: ("The body is too large", "the body is larger than 1048576 bytes", None, "body_too_large"),

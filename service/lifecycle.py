@@ -26,6 +26,7 @@ from service.generation import Generation
 from service.jobs import Jobs
 from service.metrics import Metrics
 from service.settings import Settings
+from service.shadow import Shadow
 from service.translate import Prepared
 
 logger = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class Service:
         self.active: set[Generation] = set()
         self._backend: Backend | None = None
         self._jobs: Jobs | None = None
+        self._shadow: Shadow | None = None
         self._workers = ThreadPoolExecutor(WORKERS, "astargate-worker")
         self._idle = asyncio.Event()
 
@@ -70,6 +72,13 @@ class Service:
         if self._jobs is None:
             raise not_ready(self.failure or "the model is still loading")
         return self._jobs
+
+    @property
+    def shadow(self) -> Shadow:
+        """The shadow audit. Raises a 503 `ApiError` while there is no model."""
+        if self._shadow is None:
+            raise not_ready(self.failure or "the model is still loading")
+        return self._shadow
 
     def open_backend(self) -> Backend:
         """The backend, for new work. Raises a 503 `ApiError` unless ready."""
@@ -89,9 +98,9 @@ class Service:
         """Load the model on a thread of its own, which a shutdown need not wait for."""
         loop = asyncio.get_running_loop()
         self._bridge = Bridge(loop)
-        loaded: asyncio.Future[tuple[Backend, Jobs]] = loop.create_future()
+        loaded: asyncio.Future[tuple[Backend, Jobs, Shadow]] = loop.create_future()
 
-        def settle(result: tuple[Backend, Jobs] | Exception) -> None:
+        def settle(result: tuple[Backend, Jobs, Shadow] | Exception) -> None:
             if loaded.cancelled():
                 return
             if isinstance(result, Exception):
@@ -100,11 +109,12 @@ class Service:
                 loaded.set_result(result)
 
         def run() -> None:
-            result: tuple[Backend, Jobs] | Exception
+            result: tuple[Backend, Jobs, Shadow] | Exception
             try:
                 database = open_database(self.settings.database)
                 found = backend.load(self.settings, observer=self.metrics, on_news=self._bridge.on_news)
-                result = found, Jobs(self.settings, database, found, self.metrics)
+                jobs = Jobs(self.settings, database, found, self.metrics)
+                result = found, jobs, Shadow(self.settings, database, found, self.metrics, jobs.owner)
             except Exception as error:  # told to whoever waits, whatever it is
                 result = error
             if not loop.is_closed():
@@ -112,7 +122,7 @@ class Service:
 
         threading.Thread(target=run, name="astargate-load", daemon=True).start()
         try:
-            self._backend, self._jobs = await loaded
+            self._backend, self._jobs, self._shadow = await loaded
         except DatabaseError as error:
             logger.error("the database could not be opened: %s", error)
             self.failure, self.status = "the database could not be opened; the server's log says why", Status.FAILED
@@ -122,9 +132,9 @@ class Service:
             self.failure, self.status = "the model could not be loaded; the server's log says why", Status.FAILED
             return
         self.metrics.describe(self._backend.model.spec.name, self._backend.gate_version, self.settings.max_rows)
-        self.metrics.gate_states(dict.fromkeys(self._backend.gated_families, "uncertified"))
         if self.status is Status.LOADING:
             self._jobs.start()
+            self._shadow.start()
             self.status = Status.READY
         logger.info("model %s (%s) is ready", self._backend.model.spec.name, self._backend.model.spec.hash)
 
@@ -151,12 +161,16 @@ class Service:
         self, prepared: Prepared, route: str, *, every_step: bool = False
     ) -> AsyncIterator[Generation]:
         """Submit all samples or none; leaving the block cancels whatever is unfinished, and counts the request."""
+        prepared = self.shadow.choose(prepared)
         handles = await self._submit(prepared)
         self.metrics.admitted(prepared)
         if self.settings.log_prompts:
             text = self.backend.model.codec.decode(list(prepared.job.prompt_ids))
             logs.PROMPTS.info("prompt of %s: %r", prepared.id, text, extra={"prompt": text})
-        with Generation(prepared, handles, self._bridge, every_step=every_step) as generation:
+        with (
+            self.shadow.watching(prepared, handles),
+            Generation(prepared, handles, self._bridge, every_step=every_step) as generation,
+        ):
             self.active.add(generation)
             try:
                 yield generation
@@ -176,6 +190,8 @@ class Service:
     async def drain(self, seconds: float) -> None:
         """Take no new work, let running requests finish within `seconds`, then end the rest with a 503."""
         self.status = Status.DRAINING
+        if self._shadow is not None:
+            self._shadow.drain()
         jobs = None if self._jobs is None else asyncio.create_task(asyncio.to_thread(self._jobs.drain, seconds))
         if self.active:
             self._idle.clear()
@@ -190,6 +206,8 @@ class Service:
 
     async def close(self) -> None:
         """Give unfinished jobs back; stop the engine after its current step."""
+        if self._shadow is not None:
+            await asyncio.to_thread(self._shadow.close)
         if self._jobs is not None:
             await asyncio.to_thread(self._jobs.close)
         if self._backend is not None:

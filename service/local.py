@@ -25,6 +25,8 @@ def decode(body: dict[str, Any], *, model: str = "mini", device: str = "cpu") ->
     except ValidationError as error:
         located = [{**found, "loc": ("body", *found["loc"])} for found in error.errors()]
         raise FailedError(str(from_validation(located))) from None
+    if request.audit_share is not None:
+        raise FailedError("audit_share needs a server: nothing is audited here")
     try:
         loaded = backend.load(settings)
     except (CheckpointError, RuntimeError) as error:

@@ -18,12 +18,14 @@ from decoding.ledger import BRANCHES, PURPOSES
 from decoding.policy import FREEZE_GRID, GATE_SOURCES, PRESETS
 from decoding.repair_policy import SELECTORS
 from decoding.trace import Phase
+from gate_models.vigil import OUTCOMES as PAIR_OUTCOMES
+from gate_models.vigil import GateState
 from service.replies import Decided
+from service.shadow_gates import WATCHED
 from service.translate import FallbackCode
 
 PREFIX: Final = "astargate"
 Kind = Literal["counter", "gauge", "histogram"]
-GateState = Literal["active", "uncertified", "suspended"]
 
 OTHER: Final = "other"
 """Label of a sample whose constraint belongs to no family."""
@@ -135,9 +137,18 @@ AUDIT_PAIRS = _counter(
     "audit_pairs",
     "Shadow audits by verdict: the handoff's before the full continuation's.",
     family=_FAMILY,
-    outcome=("ok_ok", "ok_fail", "fail_ok", "fail_fail"),
+    outcome=PAIR_OUTCOMES,
 )
 AUDIT_DROPPED = _counter("audit_dropped", "Shadow audits that were due and not run.")
+AUDITS_WAITING = _gauge("audits_waiting", "Shadow audits in the database that are queued or running.")
+AUDIT_GAP = _gauge(
+    "audit_gap",
+    "Success of handed-off samples less that of full CFG from the same states, and the ends of its anytime-valid "
+    "interval, since the last suspension or recovery; of each source's most audited gate.",
+    family=FAMILIES,
+    source=WATCHED,
+    bound=("estimate", "low", "high"),
+)
 ROLLOUTS = _counter("committor_rollouts", "Finished rollouts of committor measurements.")
 JOBS = _gauge("committor_jobs", "Unfinished committor jobs in the database.", status=("queued", "running"))
 REQUESTS = _counter(

@@ -20,9 +20,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from decoding.gating import Decision, Gate
 from decoding.handle import Handle
 from decoding.observer import StepReport
+from gate_models.vigil import GateState
 from service import metric_definitions as define
 from service.generation import Generation
-from service.metric_definitions import GateState, Metric, family_label
+from service.metric_definitions import Metric, family_label
 from service.schemas.generate import Sample
 from service.translate import Prepared
 
@@ -81,6 +82,8 @@ class Metrics:
         self.repairs = self._counter(define.REPAIRS)
         self.audit_pairs = self._counter(define.AUDIT_PAIRS)
         self.audit_dropped = self._counter(define.AUDIT_DROPPED)
+        self.audit_gaps = self._gauge(define.AUDIT_GAP)
+        self.audits_unfinished = self._gauge(define.AUDITS_WAITING)
         self.rollouts = self._counter(define.ROLLOUTS)
         self.jobs = self._gauge(define.JOBS)
         self.requests = self._counter(define.REQUESTS)
@@ -225,6 +228,15 @@ class Metrics:
     def audit_missed(self, count: int = 1) -> None:
         """Shadow audits that were due could not be run."""
         self.audit_dropped.inc(count)
+
+    def audits_waiting(self, count: int) -> None:
+        """How many shadow audits the database holds that are not finished, whoever runs them."""
+        self.audits_unfinished.set(count)
+
+    def audit_gap(self, family: str, source: str, **bounds: float) -> None:
+        """What the shadow audit of a family's gate says: `estimate` (NaN: none), `low` and `high`."""
+        for bound, value in bounds.items():
+            self.audit_gaps.labels(family, source, bound).set(value)
 
     def gate_states(self, states: Mapping[str, GateState]) -> None:
         """Where the gates of families stand; families that are not named keep their state."""

@@ -93,7 +93,7 @@ def response(
         "model": model.spec.name,
         "system_fingerprint": model.spec.hash,
         "usage": usage(prepared, outcomes),
-        "policy": replies.policy(prepared.policy),
+        "policy": replies.policy(prepared.policy, prepared.job.gate),
         "block_length": prepared.job.block_length,
     }
     return shape.reply(choices, common)

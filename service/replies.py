@@ -7,11 +7,12 @@ from dataclasses import asdict
 from typing import Literal
 
 from decoding.constraints import Outcome as Verdict
+from decoding.gating import DrainedGate, Gate
 from decoding.handle import Outcome
 from decoding.job import Job
 from decoding.ledger import Ledger
 from decoding.models.protocol import DenoisingModel
-from decoding.policy import GATE_DEFAULTS, GATE_FIELDS, DecodingPolicy
+from decoding.policy import DecodingPolicy, gate_defaults
 from decoding.repair.passes import Pass
 from service.schemas import generate as wire
 from service.schemas.policy import ResolvedPolicy
@@ -48,7 +49,7 @@ def summary(
         steps=job.steps,
         block_length=job.block_length,
         defer_eos=job.sampling.defer_eos,
-        policy=policy(prepared.policy),
+        policy=policy(prepared.policy, job.gate),
         samples=samples,
         usage=usage(prepared, outcomes),
     )
@@ -149,13 +150,14 @@ def _pass(found: Pass, job: Job) -> wire.PassReply:
     )
 
 
-def policy(resolved: DecodingPolicy) -> ResolvedPolicy:
-    """The policy with the gate's defaults written out."""
+def policy(resolved: DecodingPolicy, gate: Gate | None = None) -> ResolvedPolicy:
+    """The policy with the gate's defaults written out; of a `drained` one the threshold of the `gate` that was used."""
     fields = asdict(resolved)
-    used = GATE_FIELDS[resolved.gate.source]
-    fields["gate"] |= {
-        name: GATE_DEFAULTS[name] for name in used if fields["gate"][name] is None and name in GATE_DEFAULTS
-    }
+    if resolved.gate.source == "drained" and gate is not None:
+        settled = {"threshold": gate.threshold} if isinstance(gate, DrainedGate) else {}
+    else:
+        settled = gate_defaults(resolved.gate.source)
+    fields["gate"] |= {name: value for name, value in settled.items() if fields["gate"][name] is None}
     return ResolvedPolicy(**fields)
 
 

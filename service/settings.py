@@ -74,8 +74,8 @@ class Settings(BaseSettings):
     traces: bool = False
     """Send OpenTelemetry traces by OTLP to OTEL_EXPORTER_OTLP_ENDPOINT; needs pip install 'astargate[otel]'."""
     database: str | None = None
-    """Where committor jobs and measured horizons are kept: sqlite:///FILE or postgresql://USER@HOST/NAME; by default
-    the file astargate/astargate.db in $XDG_STATE_HOME (~/.local/state).
+    """Where committor jobs, measured horizons and audits are kept: sqlite:///FILE or postgresql://USER@HOST/NAME; by
+    default the file astargate/astargate.db in $XDG_STATE_HOME (~/.local/state).
     """
     committor_inline_rows: int = Field(default=1500, ge=0)
     """Estimated forward evaluations up to which POST /committor answers at once; a larger one becomes a job."""
@@ -93,12 +93,28 @@ class Settings(BaseSettings):
     """Continuations of a job in the engine at once; by default 8 on a CPU, max_rows elsewhere."""
     committor_retention_days: float = Field(default=30.0, gt=0)
     """How long ended committor jobs can be read; measured horizons stay."""
+    audit_share: float = Field(default=0.02, ge=0, le=1)
+    """Share of the samples with a calibrated or learned gate that the shadow audit chooses; 0 turns it off."""
+    audit_share_uncertified: float = Field(default=0.1, ge=0, le=1)
+    """The same, where it is more, while a gate is uncertified or suspended."""
+    audit_margin: float = Field(default=0.03, gt=0, lt=1)
+    """Success that handing off may cost, given a handoff: a gate that the audit shows to cost more is suspended."""
+    audit_confidence: float = Field(default=0.95, gt=0, lt=1)
+    """Confidence of the audit's verdicts, over all the times that they are looked at."""
+    audit_queue: int = Field(default=1000, ge=0)
+    """Unfinished audits in the database, above which further ones are dropped and counted."""
+    audit_in_flight: int | None = Field(default=None, ge=0, le=4096)
+    """Audits in the engine at once; by default as many as a committor job's continuations, 0 leaves them to other
+    servers on the same database.
+    """
+    audit_retention_days: float = Field(default=90.0, gt=0)
+    """How long prompts, texts and features of audits are kept for retraining; the verdicts on a gate stay."""
     background_rows: int | None = Field(default=None, ge=2, le=4096)
-    """Rows of background work (committor jobs) in a step beside those of interactive requests; by default 2 on a CPU,
-    where every row takes time, and no limit elsewhere.
+    """Rows of background work (committor jobs, audits) in a step beside those of interactive requests; by default 2 on
+    a CPU, where every row takes time, and no limit elsewhere.
     """
     lease_seconds: float = Field(default=30.0, ge=0.5)
-    """After how long without a sign of life a server's committor jobs are taken over by another one."""
+    """After how long without a sign of life a server's committor jobs and audits are taken over by another one."""
     api_keys: SecretStr = SecretStr("")
     """API keys, plain or hashed (`astargate key new`), apart by commas. Without any, no key is asked for."""
     api_keys_file: Path | None = None
@@ -122,6 +138,11 @@ class Settings(BaseSettings):
             except (OSError, UnicodeDecodeError) as error:
                 raise ValueError(f"api_keys_file: {error}") from None
         return parse_keys(listed)
+
+    @property
+    def background_in_flight(self) -> int:
+        """Continuations of one kind of background work that are in the engine at once."""
+        return self.committor_in_flight or (8 if self.device == "cpu" else self.max_rows)
 
     @property
     def origins(self) -> list[str]:

@@ -18,15 +18,16 @@ from decoding.policy import DecodingPolicy, Gate, resolve_policy
 from decoding.repair.costs import selection_rows
 from decoding.repair_policy import Repair
 from decoding.validation import check_job
-from gate_models.cascade import BUDGET_IN_FULL_CFG, shipped_cascades
+from gate_models.cascade import shipped_cascades, within_budget
 from service.canvas import fitting_canvas
 from service.errors import ApiError, invalid
 from service.schemas.base import MAX_SEED, MAX_TRACE_STEPS
 from service.schemas.generate import GenerateRequest
 from service.schemas.policy import PolicyRequest
 from service.settings import Settings
+from service.shadow_gates import WATCHED, SuspendedChoice
 
-FallbackCode = Literal["no_family", "no_gate", "outside_regime"]
+FallbackCode = Literal["no_family", "no_gate", "outside_regime", "suspended"]
 Recorded = Callable[[Job, Regime], GateChoice]
 """Finds the horizon that was measured for a job."""
 
@@ -42,6 +43,10 @@ class Prepared:
     choice: GateChoice
     fallback: FallbackCode | None
     trace: bool
+    audit_share: float | None = None
+    """The operator's share of this request's samples for the shadow audit; None: the server's."""
+    chosen: frozenset[int] = frozenset()
+    """Samples that the shadow audit compares."""
 
     @property
     def job(self) -> Job:
@@ -117,7 +122,8 @@ def prepare(
     check_job(job, model.spec, invariant=settings.batch_invariant)
     _check_work(job, request.n, settings, trace=request.trace)
     jobs = tuple(replace(job, noise=NoiseKey(seed + index)) for index in range(request.n))
-    return Prepared(f"gen-{uuid.uuid4().hex}", int(time.time()), jobs, constraint, choice, fallback, request.trace)
+    name, created, share = f"gen-{uuid.uuid4().hex}", int(time.time()), request.audit_share
+    return Prepared(name, created, jobs, constraint, choice, fallback, request.trace, share)
 
 
 def _family(named: str | None, constraint: AnyConstraint | None) -> str | None:
@@ -150,6 +156,8 @@ def _check_used(request: GenerateRequest, policy: DecodingPolicy) -> None:
         raise invalid("render_constraint", "is not used without a constraint; leave it out")
     if "confidence" in request.model_fields_set and policy.order == "random":
         raise invalid("confidence", "is not used with policy.order 'random'; leave it out")
+    if request.audit_share is not None and (policy.preset in ("auto", "base") or policy.gate.source not in WATCHED):
+        raise invalid("audit_share", f"is only used with a gate of source {', '.join(WATCHED)}; leave it out")
 
 
 def _check_work(job: Job, samples: int, settings: Settings, *, trace: bool) -> None:
@@ -224,8 +232,7 @@ def _with_attempts(job: Job, model_hash: str, asked: PolicyRequest | None) -> Jo
     """`job` with the cascade of its family, and a budget where the client set none."""
     scale = None if asked is None else asked.guidance_scale
     attempts = shipped_cascades().attempts(job.family, model_hash, job.gen_length, scale)
-    budget = job.policy.budget_rows or BUDGET_IN_FULL_CFG * job.full_cfg_equivalent
-    return replace(job, policy=replace(job.policy, budget_rows=budget), attempts=attempts)
+    return replace(job, policy=within_budget(job), attempts=attempts)
 
 
 def _with_gate(
@@ -244,7 +251,9 @@ def _with_gate(
     if job.policy.on_fallback == "reject":
         raise invalid("policy.gate.source", f"cannot be served: {reason}", "gate_unavailable")
     code: FallbackCode = (
-        "no_family"
+        "suspended"
+        if isinstance(choice, SuspendedChoice)
+        else "no_family"
         if regime.family is None and measured is None
         else "outside_regime"
         if choice.nearest_regime

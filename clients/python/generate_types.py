@@ -47,9 +47,8 @@ RENAMED: Final[Mapping[str, str]] = {
 """Server's name -> the client's, where the server's says what the client's user need not know."""
 BEHAVIOUR: Final[Mapping[str, str]] = {
     **{name: f"{name}Behaviour" for name in ("Sample", "Trace", "GenerateResponse", "ForwardEvaluations")},
-    **dict.fromkeys(
-        ("ModelList", "GateList", "PolicyList", "ConstraintList", "CommittorJobList", "HorizonList"), "ListBehaviour"
-    ),
+    **dict.fromkeys(("ModelList", "GateList", "GateAuditList", "PolicyList", "ConstraintList"), "ListBehaviour"),
+    **dict.fromkeys(("CommittorJobList", "HorizonList"), "ListBehaviour"),
     **{name: f"{name}Behaviour" for name in ("CommittorJob", "CommittorResult")},
 }
 """Answers with methods of their own: their base classes."""

@@ -58,7 +58,8 @@ def _decisions() -> list[Builder[Panel]]:
         lines("Handoff rate", "Share of the samples whose guidance ended early.", "percentunit",
               Query(handoff_rate("family"), "{{family}}"), most=1),
         lines("Fallbacks by family", "Samples a second that no gate served: no_family (the constraint belongs to "
-              "none), no_gate, outside_regime (the request differs from what the gate was audited in), gate_failed.",
+              "none), no_gate, outside_regime (the request differs from what the gate was audited in), suspended, "
+              "gate_failed.",
               "short",
               Query(f"{rate(define.FALLBACKS, 'family', 'reason')} > 0", "{{family}} {{reason}}"), stacked=True),
         lines("Gate time", "Wall time of a gate call, all samples due in a step together.", "s",
@@ -68,10 +69,19 @@ def _decisions() -> list[Builder[Panel]]:
 
 def _audit() -> list[Builder[Panel]]:
     return [
+        lines("Gap of the present state", "Success of the handoff less that of full CFG from the same state, since the "
+              "last suspension or recovery, with its anytime-valid interval; of each source's most audited gate.",
+              "percentunit",
+              *(Query(selected(define.AUDIT_GAP, bound=bound), f"{{{{family}}}} {{{{source}}}} {bound}")
+                for bound in define.AUDIT_GAP.labels["bound"])),
         lines("Gap by family", GAP_TEXT, "percentunit", *gap_lines("family")),
         lines("Pairs by outcome", "Verdict on the handoff, then on the full continuation. Only the discordant ones, "
               "ok_fail and fail_ok, tell the two apart.", "short",
               Query(f"{increase(define.AUDIT_PAIRS, 'outcome')} > 0", "{{outcome}}"), stacked=True),
         lines("Dropped audits", "Audits that were due and not run; many of them bias the gap.", "short",
               Query(increase(define.AUDIT_DROPPED), "dropped")),
+        lines("Waiting audits", "Audits in the database that are queued or running, whoever runs them.", "short",
+              Query(f"max({selected(define.AUDITS_WAITING)})", "waiting")),
+        lines("Rows of audits", "Forward evaluations a second that the audit spends, in rows that nobody else wanted.",
+              "short", Query(rate(define.ROWS, purpose="audit"), "rows")),
     ]  # fmt: skip

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from decoding import constraints
 from decoding.order import CONFIDENCE_KINDS, GUIDED_ORDERS
-from decoding.policy import GATE_DEFAULTS, GATE_FIELDS, PRESETS, resolve_policy
+from decoding.policy import GATE_FIELDS, GATE_SOURCES, PRESETS, gate_defaults, resolve_policy
 from decoding.repair_policy import SELECTORS
 from service import examples, replies
 from service.errors import ApiError
@@ -45,6 +45,8 @@ class Defaults(Reply):
     """What a request gets that leaves a field open."""
 
     gen_length: int
+    family_gen_length: dict[str, int]
+    """Of families that need another canvas. A constraint that needs more room gets it."""
     block_length: int | None
     longest_block: int | None
     """A longer canvas is cut into blocks of at most this length, or end-of-text is deferred."""
@@ -144,6 +146,7 @@ async def models(service: ServiceDep) -> ModelList:
                 ),
                 defaults=Defaults(
                     gen_length=spec.default_canvas,
+                    family_gen_length=dict(spec.family_canvas),
                     block_length=defaults.block_length,
                     longest_block=spec.default_block_length,
                     defer_eos=defaults.defer_eos,
@@ -182,11 +185,11 @@ async def policies() -> PolicyList:
         gate_sources=[
             GateSourceInfo(
                 source=source,
-                fields=list(fields),
-                defaults={name: GATE_DEFAULTS[name] for name in fields if name in GATE_DEFAULTS},
+                fields=list(GATE_FIELDS[source]),
+                defaults=gate_defaults(source),
                 learned=source in LEARNED_SOURCES,
             )
-            for source, fields in GATE_FIELDS.items()
+            for source in GATE_SOURCES
         ],
         repair_selectors=list(SELECTORS),
         orders=["confidence", "random", *GUIDED_ORDERS],

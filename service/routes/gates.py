@@ -8,25 +8,71 @@ from typing import Any, Final
 
 from fastapi import APIRouter
 
+from gate_models.audit_report import AuditReport
 from gate_models.bundle import GateBundle
 from gate_models.constants import ConstantCut, version_of
+from gate_models.drained import MEASURED, DrainedThreshold
 from gate_models.ladder import MARGINS
 from service import examples
+from service.errors import ApiError
+from service.lifecycle import Service
 from service.routes.common import ServiceDep
-from service.schemas.gates import CertifiedMargin, GateInfo, GateList
+from service.schemas.gates import CertifiedMargin, GateFamily, GateInfo, GateList, OfflineAudit
+from service.shadow_gates import AuditedGate
 
 router = APIRouter(prefix="/v1", tags=["catalogue"])
 CONFIDENCE: Final = 0.95
+SHOWN: Final = 64
+"""Characters of an unknown family that an error repeats."""
 _SHOWN: Final = ("task", "prompts", "runs", "rollouts", "fates", "horizons", "seed", "data_hash", "notes")
 
 
 @router.get("/gates", responses=examples.errors(503), summary="Gates that this server holds")
 async def gates(service: ServiceDep) -> GateList:
     """Calibrated and learned gates, one a family, source and tail width. A source that is not here needs none."""
-    held = service.backend.gates
-    listed = [_constant(cut) for cut in service.backend.cuts]
-    listed += [info for bundle in held.bundles for info in _learned(bundle)]
-    return GateList(data=listed, refused=[reason for _, reason in held.refused])
+    return GateList(data=_listed(service), refused=[reason for _, reason in service.backend.gates.refused])
+
+
+@router.get(
+    "/gates/{family}", responses=examples.errors(404, 422, 503), summary="The gates of one family and their audit"
+)
+async def gate_family(family: str, service: ServiceDep) -> GateFamily:
+    """What this server holds for a family, and what the offline audit of its learned gates found."""
+    backend, listed = service.backend, _listed(service)
+    own = [gate for gate in listed if gate.family == family]
+    if not own:
+        known = sorted({gate.family for gate in listed if gate.family is not None})
+        text = f"this server holds no gate of family '{family[:SHOWN]}'; it has {', '.join(known) or 'none'}"
+        raise ApiError(404, text, code="not_found", param="family")
+    reports = [
+        backend.reports[version] for version in dict.fromkeys(g.version for g in own) if version in backend.reports
+    ]
+    return GateFamily(family=family, gates=own, audits=[_audit(report) for report in reports])
+
+
+def _listed(service: Service) -> list[GateInfo]:
+    """Constant cuts, drained thresholds, then the learned gates; with the state of each."""
+    backend, watch = service.backend, service.shadow.watch
+    listed = [*map(_constant, backend.cuts), *map(_drained, backend.thresholds)]
+    listed += [info for bundle in backend.gates.bundles for info in _learned(bundle)]
+    for info in listed:
+        info.state = next((watch.state(gate) for gate in watch.held if _is(gate, info)), None)
+    return listed
+
+
+def _is(gate: AuditedGate, info: GateInfo) -> bool:
+    """Whether `info` describes `gate`; of a regime with ranges, gates are audited at the lower ends."""
+    described = {name: value[0] if isinstance(value, list) else value for name, value in info.regime.items()}
+    described |= {"family": info.family, "source": info.source, "version": info.version}
+    described |= {"fraction": info.fraction, "threshold": info.threshold}
+    own = {name: getattr(gate, name) for name in ("model_hash", "family", "source", "version", "tail_width")}
+    return all(described[name] == value for name, value in (own | dict(gate.settings)).items() if name in described)
+
+
+def _audit(report: AuditReport) -> OfflineAudit:
+    content = asdict(report)
+    del content["family"]
+    return OfflineAudit.model_validate(content)
 
 
 def _constant(cut: ConstantCut) -> GateInfo:
@@ -39,6 +85,30 @@ def _constant(cut: ConstantCut) -> GateInfo:
         checkpoints=[],
         margins=[],
         evidence=dict(cut.evidence),
+    )
+
+
+def _drained(measured: DrainedThreshold) -> GateInfo:
+    promised = [
+        CertifiedMargin(
+            margin=float(margin),
+            certified=threshold is not None,
+            earliest=None,
+            threshold=threshold,
+            refusal=None if threshold is not None else "no threshold is certified on these calibration prompts",
+        )
+        for margin, threshold in measured.certified.items()
+    ]
+    return GateInfo(
+        family=measured.regime.family,
+        source="drained",
+        version=MEASURED,
+        fraction=None,
+        threshold=measured.threshold,
+        regime=asdict(measured.regime),
+        checkpoints=[],
+        margins=promised,
+        evidence=dict(measured.evidence),
     )
 
 

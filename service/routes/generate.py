@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from decoding.handle import Outcome
 from service import examples, replies
-from service.auth import caller_of
+from service.auth import caller_of, require
 from service.backend import Backend
 from service.lifecycle import Service
 from service.routes.common import ServiceDep, decoded
@@ -38,9 +38,13 @@ async def generate(
     body: Annotated[GenerateRequest, Body(openapi_examples=examples.requests())],
 ) -> Response:
     """Decode `n` samples. `forward_evaluations` counts rows through the model: a guided step costs 2, a base step 1."""
+    if body.audit_share is not None:
+        require(request, "admin", "audit_share")
     backend = service.admit()
     recorded = service.jobs.horizons_of(caller_of(request)).choice
-    prepared = await service.work(partial(prepare, body, backend.model, backend.gates, service.settings, recorded))
+    prepared = await service.work(
+        partial(prepare, body, backend.model, service.shadow.gates, service.settings, recorded)
+    )
     if body.stream:
         return EventStream(service, backend, prepared, request.scope["path"])
     return await decoded(request, service, prepared, partial(_content, service, backend, prepared))

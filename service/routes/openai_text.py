@@ -49,7 +49,7 @@ async def chat_completions(request: Request, service: ServiceDep, body: ChatRequ
 async def _answer(request: Request, service: Service, body: CompletionRequest | ChatRequest, shape: Shape) -> Response:
     backend = service.admit()
     recorded = service.jobs.horizons_of(caller_of(request)).choice
-    work = partial(prepare_openai, body, backend.model, backend.gates, service.settings, recorded)
+    work = partial(prepare_openai, body, backend.model, service.shadow.gates, service.settings, recorded)
     prepared = await service.work(work)
     if body.stream:
         with_usage = body.stream_options is not None and body.stream_options.include_usage

@@ -59,6 +59,8 @@ class GenerateRequest(CanvasRequest):
     trace: bool = Field(False, description=f"Return every denoising step; n * steps of at most {MAX_TRACE_STEPS}.")
     deadline_s: float | None = Field(None, gt=0)
     """Seconds after which the request fails."""
+    audit_share: float | None = Field(None, ge=0, le=1)
+    """Share of the samples that the shadow audit chooses, in place of the server's; for keys with scope `admin`."""
 
 
 class CheckResult(Reply):
@@ -78,6 +80,7 @@ class ForwardEvaluations(Reply):
     probe: int
     repair: int
     audit: int
+    """0: the shadow audit of a sample runs after its answer, at the server's expense (`/metrics` counts its rows)."""
     total: int
     full_cfg_equivalent: int
     """Rows of full CFG with as many serial steps: 2T."""
@@ -216,7 +219,7 @@ class ReopenEventReply(Reply):
     round: int
     """Repair round; 0 where a further attempt begins with an empty canvas."""
     positions: list[int]
-    """Committed positions that were set back to MASK."""
+    """Positions of `canvas` that were opened again; a text of the wrong length also has its tail moved."""
     canvas: list[int]
     pieces: list[str]
     score: float

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from decoding.models.registry import load_model
+from gate_models import artifact
+from gate_models.offline.audit_export import export
 from tests.browser.chromium import TIMEOUT_MS, generate, opened
+from tests.gate_models import gates
+from tests.gate_models.test_audit_report import content
 
 
 def _small(page):
@@ -58,13 +63,34 @@ def test_the_committor_names_the_field_at_fault(browser, server):
 
 
 def test_gates_are_listed_as_the_server_lists_them(browser, server):
-    gates = server.client.get("/v1/gates").json()["data"]
+    listed = server.client.get("/v1/gates").json()["data"]
     with opened(browser, server.url, "gates") as (page, watch):
         page.locator("#panel-gates .lead, #panel-gates .empty").first.wait_for()
-        if gates:
-            assert page.locator("#panel-gates tbody").first.locator("tr").count() == len(gates)
+        if listed:
+            assert page.locator("#panel-gates tbody").first.locator("tr").count() == len(listed)
             text = page.locator("#panel-gates").inner_text()
-            assert all((gate["family"] or "any family") in text for gate in gates)
+            assert all((gate["family"] or "any family") in text for gate in listed)
+        watch.clean()
+
+
+def test_a_family_shows_its_offline_and_its_shadow_audit(browser, spawn, tmp_path):
+    artifact.save(gates.bundle(load_model("mini").spec.hash), tmp_path / "commongen-k3")
+    audited = content("commongen-k3")
+    audited["families"]["commongen-k3"]["version"] = "test0"
+    export(audited, tmp_path)
+    server = spawn("--gates", str(tmp_path)).wait_for(200)
+    with opened(browser, server.url, "gates") as (page, watch):
+        family = page.locator("details.family", has=page.get_by_role("heading", name="commongen-k3", exact=True))
+        family.locator("summary").click()
+        audit = family.locator("section.audit", has_text="test0")
+        audit.locator(".frontier .mark").first.wait_for()
+        assert audit.locator("tbody th").all_inner_texts() == ["full CFG, 1 a step"]
+        audit.get_by_role("combobox").select_option("8")
+        assert audit.locator("tbody th").all_inner_texts() == ["full CFG, 1 a step", "policy"]
+        assert audit.locator(".frontier .mark").count() == 2
+        states = family.get_by_role("region", name="Shadow audit of commongen-k3").locator("tbody tr")
+        assert states.count() > 0
+        assert "uncertified" in states.first.inner_text()
         watch.clean()
 
 

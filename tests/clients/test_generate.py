@@ -13,6 +13,7 @@ from astargate_client import (
     GenerateResponse,
     HandoffEvent,
     InvalidRequestError,
+    NotFoundError,
     Sample,
     StepEvent,
     UnavailableError,
@@ -53,7 +54,8 @@ def test_the_async_client_gives_the_same(server, client):
             async with other.stream(policy=POLICY, **ASKED) as events:
                 names = [type(event).__name__ async for event in events]
                 streamed = await events.result()
-            lists = await asyncio.gather(other.models(), other.constraints(), other.policies(), other.gates())
+            asked = (other.models(), other.constraints(), other.policies(), other.gates())
+            lists = await asyncio.gather(*asked, other.gate_audit("commongen-k3"))
             ready = await other.wait_until_ready(30)
             return plain, streamed, names, health, lists, ready
 
@@ -61,7 +63,7 @@ def test_the_async_client_gives_the_same(server, client):
     assert plain.samples == streamed.samples == client.generate(policy=POLICY, **ASKED).samples
     assert names[-1] == "GenerateResponse"
     assert health.status == ready.status == "ready"
-    assert [len(found.data) > 0 for found in lists] == [True] * 4
+    assert [len(found.data) > 0 for found in lists] == [True] * 5
 
 
 def test_the_catalogue(client):
@@ -69,6 +71,11 @@ def test_the_catalogue(client):
     assert "commongen-k3" in client.constraints().families
     assert {"handoff", "full_cfg"} <= {preset.preset for preset in client.policies().data}
     assert client.gates().request_id
+    audit = client.gate_audit("commongen-k3")
+    assert (audit.family, audit.request_id is not None) == ("commongen-k3", True)
+    assert {"constant"} <= {gate.source for gate in audit.data}
+    with pytest.raises(NotFoundError, match="is no family"):
+        client.gate_audit("no-such")
 
 
 def test_a_refusal_names_the_field_and_the_request(client):

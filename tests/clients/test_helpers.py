@@ -95,7 +95,7 @@ def test_there_is_a_helper_for_every_preset():
 
 def test_gates_are_names_objects_or_dictionaries():
     sources = names(COMPONENTS["GateRequest"]["properties"]["source"])
-    named = [p.fraction(0.3), p.drained(0.5), p.risk(0.03, 0.95), p.value(0.002)]
+    named = [p.fraction(0.3), p.drained(0.5), p.drained(margin=0.05), p.risk(0.03, 0.95), p.value(0.002)]
     assert {gate.kind for gate in named} <= sources
     for gate in named:
         assert isinstance(gate, Gate)
@@ -104,6 +104,7 @@ def test_gates_are_names_objects_or_dictionaries():
     assert p.handoff(gate="policy", tail_width=8).to_dict() == wanted
     assert p.handoff({"source": "policy"}, tail_width=8).to_dict() == wanted
     assert p.drained().to_dict() == {"source": "drained"}
+    assert p.drained(margin=0.05).to_dict() == {"source": "drained", "margin": 0.05}
 
 
 def test_a_misspelt_setting_is_refused_at_once():

@@ -10,7 +10,7 @@ from tests.deploy import load
 from tests.deploy.prometheus import PrometheusServer, watched
 from tests.service.process import ServerProcess
 
-REQUESTS = 27
+REQUESTS = 30
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ def observed(tmp_path_factory):
         answers += load.until_repaired(server)
         load.refused(server)
         load.committor(server)
+        load.audited(server)
         server.wait_idle()
         prometheus.wait_scraped()
         yield Observed(server, prometheus, answers, prometheus.last_scrape(), before)

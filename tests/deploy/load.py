@@ -10,15 +10,17 @@ from typing import Any
 
 import httpx
 
-from tests.service.process import ServerProcess
+from tests.service.process import ServerProcess, total
 
 KEYWORDS = {"type": "keywords", "keywords": ["dog", "ball", "beach"]}
 FOUR = {"type": "keywords", "keywords": ["dog", "ball", "beach", "run"]}
 NO_COMMA = {"type": "no_comma"}
 EARLY = {"source": "fraction", "fraction": 0.3}
 ENDLESS = {"prompt": "a", "gen_length": 64, "steps": 4000, "n": 1, "policy": {"preset": "base"}}
-OPTIONS = ("--batch-invariant", "--max-queued-rows", "12000")
-"""Of the server: tiles are padded, and a few endless requests fill the queue."""
+OPTIONS = ("--batch-invariant", "--max-queued-rows", "12000", "--audit-share", "1")
+"""Of the server: tiles are padded, a few endless requests fill the queue, and every sample with a gate is audited."""
+WATCHED = {"gen_length": 16, "steps": 16, "policy": {"gate": {"source": "constant"}, "tail_width": 8}}
+"""The setting that the shipped cuts were measured in."""
 SHAPES: tuple[dict[str, Any], ...] = (
     {"constraint": KEYWORDS, "policy": {"preset": "base"}},
     {"constraint": KEYWORDS, "policy": {"preset": "full_cfg"}},
@@ -26,6 +28,7 @@ SHAPES: tuple[dict[str, Any], ...] = (
     {"constraint": FOUR, "policy": {"preset": "parallel_tail", "gate": {"source": "fraction", "fraction": 0.5}}},
     {"constraint": FOUR, "policy": {"preset": "handoff", "gate": {"source": "drained"}, "order": "guidance_boost"}},
     {"constraint": NO_COMMA, "policy": {"preset": "handoff", "gate": {"source": "constant"}}},
+    {"constraint": KEYWORDS, **WATCHED},
     {"constraint": NO_COMMA, "policy": {"preset": "handoff", "gate": EARLY, "tail_width": 4}, "n": 2},
     {"prompt": "Write one sentence.", "policy": {"preset": "handoff", "gate": {"source": "constant"}}},
     {"constraint": KEYWORDS, "policy": {"preset": "handoff", "gate": EARLY, "guidance_scale": 4.0}, "stream": True},
@@ -91,6 +94,16 @@ def _until(
         if wanted(answers[-1]["samples"][0]):
             return answers
     raise AssertionError(f"no text of 64 {what}")
+
+
+def audited(server: ServerProcess) -> None:
+    """Wait until every audit that the load made due has been run."""
+    for _ in range(1200):
+        found = server.metrics()
+        if total(found, "audit_pairs_total") and not found["astargate_audits_waiting"]:
+            return
+        time.sleep(0.1)
+    raise AssertionError("audits are still waiting, or none was ever due")
 
 
 def refused(server: ServerProcess) -> None:

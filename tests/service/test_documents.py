@@ -17,7 +17,7 @@ from decoding.repair_policy import Repair
 from gate_models import artifact
 from gate_models.constants import shipped_cuts
 from gate_models.learned import shipped_folder
-from service import examples, openapi
+from service import auth, examples, openapi
 from service.schemas.generate import GateResult, ReopenEventReply, StepEventReply
 from service.schemas.policy import (
     GateRequest,
@@ -69,11 +69,20 @@ def test_examples_answer_as_shown(server, document):
         assert answer["samples"][0]["text"] is not None, name
 
 
+def asking(document):
+    """The paths that ask for an API key where a server has any."""
+    public = (*auth.PUBLIC, *auth.PLAYGROUND, *auth.METRICS)
+    found = [item for path, item in document["paths"].items() if not auth.matches(path, public)]
+    assert len(found) > 10
+    return found
+
+
 def test_errors_are_documented(document):
     answers = document["paths"]["/generate"]["post"]["responses"]
     assert {"400", "413", "422", "429", "500", "503", "504"} <= set(answers)
     schema = {"$ref": "#/components/schemas/ErrorReply", "components": document["components"]}
-    for status in ("400", "413", "422", "429", "500", "503", "504"):
+    assert all({"401", "403"} <= set(op["responses"]) for path in asking(document) for op in path.values())
+    for status in ("400", "401", "403", "413", "422", "429", "500", "503", "504"):
         jsonschema.validate(answers[status]["content"]["application/json"]["example"], schema)
     assert "HTTPValidationError" not in json.dumps(document)
 
@@ -103,10 +112,18 @@ def test_gates_and_models(server):
         (cut.regime.family, "constant", cut.fraction) for cut in cuts
     ]
     learned, _ = artifact.load_all(shipped_folder())
-    assert {(g["family"], g["source"]) for g in gates[len(cuts) :]} == {
+    assert {(g["family"], g["source"]) for g in gates[len(cuts) :] if g["source"] != "drained"} == {
         (bundle.family, source) for bundle in learned for source in bundle.sources
     }
     assert listed["refused"] == []
+    for name in {gate["family"] for gate in gates}:
+        family = server.client.get(f"/v1/gates/{name}").json()
+        assert family["gates"] == [gate for gate in gates if gate["family"] == name]
+        assert {audit["gate"] for audit in family["audits"]} <= {gate["version"] for gate in family["gates"]}
+    missing = server.client.get("/v1/gates/" + "x" * 500)
+    assert missing.status_code == 404
+    assert "commongen-k3" in missing.json()["error"]["message"]
+    assert len(missing.content) < 1000
     (model,) = server.client.get("/v1/models").json()["data"]
     assert model["batch_invariant"] is True
     assert model["limits"]["max_prompt"] > 0
@@ -118,6 +135,8 @@ def test_policies_list_their_gate_settings(server):
     assert set(sources) == set(policies.GATE_SOURCES)
     assert sources["risk"]["defaults"] == {"margin": 0.03, "confidence": 0.95}
     assert sources["drained"]["learned"] is False
+    assert sources["drained"]["fields"] == ["threshold", "margin", "recheck"]
+    assert sources["drained"]["defaults"] == {"threshold": 0.5}
 
 
 def test_the_readme_s_request_works(server):

@@ -7,8 +7,10 @@ from typer.testing import CliRunner
 
 from decoding.models.registry import load_model
 from gate_models import artifact
+from gate_models.offline.audit_export import export
 from service.cli import app
 from tests.gate_models import gates
+from tests.gate_models.test_audit_report import content
 
 BODY = {"constraint": {"type": "keywords", "keywords": ["dog", "ball", "beach"]}, "gen_length": 16, "seed": 3, "n": 2}
 
@@ -21,6 +23,9 @@ def folder(tmp_path_factory):
     artifact.save(gates.bundle("another"), root / "tampered")
     path = root / "tampered" / artifact.DESCRIPTION
     path.write_text(path.read_text().replace('"another"', '"mine"'))
+    audited = content("commongen-k3")
+    audited["families"]["commongen-k3"]["version"] = "test0"
+    export(audited, root)
     return root
 
 
@@ -34,6 +39,11 @@ def test_gates_of_a_folder_are_served(spawn, folder):
     risk = next(gate for gate in own if gate["source"] == "risk")
     assert risk["margins"][0]["certified"] is False
     assert "calibration prompts" in risk["margins"][0]["refusal"]
+
+    family = server.client.get("/v1/gates/commongen-k3").json()
+    assert [gate for gate in family["gates"] if gate["version"] == "test0"] == own
+    (audit,) = [audit for audit in family["audits"] if audit["gate"] == "test0"]
+    assert [(point["source"], point["tail_width"]) for point in audit["points"]] == [("full_cfg", 1), ("policy", 8)]
 
     for policy in ({"preset": "handoff", "gate": {"source": "policy"}, "tail_width": 8}, None):
         answer = server.generate({**BODY, **({"policy": policy} if policy else {})})

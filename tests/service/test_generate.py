@@ -112,10 +112,8 @@ def test_fallback_base_never_guides(server):
 
 
 def test_drained_and_never_gates_need_no_learning(server):
-    for source in ("drained", "never"):
-        gate = only(server.generate(body(gen_length=16, policy={"preset": "handoff", "gate": {"source": source}})))[
-            "gate"
-        ]
+    for setting in ({"source": "drained", "threshold": 0.5}, {"source": "never"}):
+        gate = only(server.generate(body(gen_length=16, policy={"preset": "handoff", "gate": setting})))["gate"]
         assert gate["fallback_reason"] is None
         assert gate["decision"] in {"handoff", "full_cfg"}
     assert gate["decision"] == "full_cfg"

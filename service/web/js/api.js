@@ -53,11 +53,6 @@ export async function get(path, options) {
   return (await call(path, options)).data;
 }
 
-/** A same-origin file behind the API key, as an object URL. */
-export async function blobUrl(path) {
-  return URL.createObjectURL(await (await send(path)).blob());
-}
-
 /** Server-sent events of `POST path`, as { event, data }; comments are skipped. */
 export async function* events(path, body, signal) {
   const response = await send(path, { method: "POST", body, signal });

@@ -1,11 +1,12 @@
 // The Gates view: what GET /v1/gates tells, family by family. Fields that a later server adds are shown too.
 
-import { blobUrl, get } from "./api.js";
+import { get } from "./api.js";
 import { h, percent, plural, table, words } from "./dom.js";
+import { drawAudit } from "./frontier.js";
 
-const SHOWN = ["family", "source", "version", "fraction", "regime", "audit", "audits"]; // have places of their own
-const REGIME = ["gen_length", "steps", "guidance_scale", "tail_width", "temperature"];
-const SHORT = { gen_length: "L", steps: "T", guidance_scale: "w", tail_width: "K", temperature: "temperature" };
+const SHOWN = ["family", "source", "version", "fraction", "threshold", "regime"]; // have places of their own
+const REGIME = ["gen_length", "steps", "guidance_scale", "tail_width", "temperature", "order"];
+const SHORT = { gen_length: "L", steps: "T", guidance_scale: "w", tail_width: "K", temperature: "temperature", order: "" };
 
 export class GatesView {
   constructor(panel) {
@@ -34,18 +35,50 @@ function draw(gates) {
   return [
     h("p", { class: "lead" }, `${plural(gates.length, "gate")} for ${plural(families.size, "family").replace("familys", "families")}. Each serves the setting that it was measured in, and no other.`),
     table("Gates of this server", ["Family", "Source", "Hands off at", "Setting", ...extras.map(words), "Version"], rows),
-    ...[...families].map(([family, entries]) => audits(family, entries.map(audit).filter(Boolean)))];
+    ...[...families].filter(([, entries]) => entries[0].family !== null).map(([family, entries]) => details(family, entries))];
+}
+
+/** A family's evidence and audits, asked for when it is opened. */
+function details(family, entries) {
+  const body = h("div", { class: "audits" });
+  const load = async (event) => {
+    if (!event.target.open || body.childElementCount) return;
+    body.replaceChildren(h("p", { class: "empty" }, "Loading."));
+    try {
+      const path = `/v1/gates/${encodeURIComponent(family)}`;
+      const [found, online] = await Promise.all([get(path), get(`${path}/audit`)]);
+      body.replaceChildren(...found.audits.map((item) => drawAudit(family, item)), ...shadow(family, online.data), ...entries.filter(tells).map(evidence));
+    } catch (error) {
+      body.replaceChildren(h("p", { class: "note bad" }, error.message));
+    }
+  };
+  return h("details", { class: "family", ontoggle: load }, h("summary", {}, h("h2", {}, family)), body);
+}
+
+/** What the shadow audit of live requests says. */
+function shadow(family, audits) {
+  if (!audits.length) return [];
+  const share = (item) => (item === null ? "" : item.toFixed(2));
+  const rows = audits.map((item) => [`${item.source}, K ${item.tail_width}`, item.state, String(item.pairs),
+    item.gap.estimate === null ? "no pairs yet" : `${item.gap.estimate.toFixed(3)} [${item.gap.low.toFixed(3)}, ${item.gap.high.toFixed(3)}]`,
+    share(item.handoff_share), item.needed === null ? "" : String(item.needed), String(item.dropped), item.version]);
+  return [h("h3", {}, "Shadow audit of live requests"),
+    h("p", { class: "note" }, `A share of the requests that hand off is continued under full CFG from the same state. The gap is success of the handoff less that; a gate is certified when its interval lies above \u2212${audits[0].margin}, and suspended when it lies below.`),
+    table(`Shadow audit of ${family}`, ["Gate", "State", "Pairs", `Gap [${percent(audits[0].confidence)}, at any time]`, "Handoff share", "Further pairs to certify", "Dropped", "Version"], rows)];
+}
+
+/** Whether an entry has evidence that no other of its family shows: each cut, each ladder, and one of the learned. */
+function tells(gate, index, entries) {
+  return gate.margins?.length > 0 || entries.findIndex((other) => JSON.stringify(other.evidence) === JSON.stringify(gate.evidence)) === index;
 }
 
 const familyOf = (gate) => gate.family ?? "any family";
 
-const audits = (family, parts) => (parts.length ? h("section", { class: "family" }, h("h2", {}, family), parts) : "");
-
-const isPlain = (item) => item !== null && ["string", "number", "boolean"].includes(typeof item) && !isImage(item);
-const isImage = (item) => typeof item === "string" && /^\/.*\.(png|svg|webp)(\?.*)?$/.test(item);
+const isPlain = (item) => item !== null && ["string", "number", "boolean"].includes(typeof item);
 
 function cut(gate) {
   if (gate.fraction !== undefined && gate.fraction !== null) return percent(gate.fraction);
+  if (gate.source === "drained") return gate.threshold === null ? "never: it does not drain" : `drained below ${value(gate.threshold)}`;
   return gate.source === "constant" ? "never" : "decides live";
 }
 
@@ -62,16 +95,15 @@ function value(item) {
   return typeof item === "object" ? JSON.stringify(item) : String(item);
 }
 
-/** Audit tables and plots wherever a gate carries them: lists of records become tables, image paths become images. */
-function audit(gate) {
+/** What one gate is made of and promises: lists of records become tables. */
+function evidence(gate) {
   const width = gate.regime?.tail_width;
   const title = `${gate.source}${width ? `, K ${width}` : ""}`;
-  const parts = Object.entries(gate).filter(([name]) => name !== "regime").flatMap(([name, item]) => shown(`${title}: ${words(name)}`, item));
-  return parts.length ? h("div", { class: "audit" }, parts) : null;
+  const parts = gate.margins?.length ? shown(`${title}: certified margins`, gate.margins) : shown(`${title}: evidence`, gate.evidence ?? {});
+  return h("div", { class: "audit" }, parts);
 }
 
 function shown(title, item) {
-  if (isImage(item)) return [plot(title, item)];
   if (Array.isArray(item) && item.length && typeof item[0] === "object") {
     const heads = [...new Set(item.flatMap((row) => Object.keys(row)))];
     return [h("h3", {}, title), table(title, heads.map(words), item.map((row) => heads.map((head) => value(row[head]))))];
@@ -82,10 +114,4 @@ function shown(title, item) {
     return [facts.length ? [h("h3", {}, title), h("dl", { class: "facts" }, facts.map(([name, part]) => h("div", {}, h("dt", {}, words(name)), h("dd", {}, value(part)))))] : [], ...deeper];
   }
   return [];
-}
-
-function plot(title, path) {
-  const image = h("img", { alt: title, loading: "lazy" });
-  blobUrl(path).then((url) => { image.src = url; }, () => image.replaceWith(h("p", { class: "note" }, `${title}: no plot at ${path}`)));
-  return h("figure", { class: "plot" }, image, h("figcaption", {}, title));
 }

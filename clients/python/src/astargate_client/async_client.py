@@ -15,7 +15,15 @@ from astargate_client.committor import AsyncCommittor
 from astargate_client.connection import Connection
 from astargate_client.exchange import Call, Plan, Send, Wait, exchange
 from astargate_client.streams import AsyncStream
-from astargate_client.wire import ConstraintList, GateList, GenerateResponse, Health, ModelList, PolicyList
+from astargate_client.wire import (
+    ConstraintList,
+    GateAuditList,
+    GateList,
+    GenerateResponse,
+    Health,
+    ModelList,
+    PolicyList,
+)
 from astargate_client.wire.requests import GenerateParams
 
 T = TypeVar("T")
@@ -84,6 +92,10 @@ class AsyncClient:
     async def gates(self) -> GateList:
         """Gates that this server holds."""
         return await self.call(calls.gates())
+
+    async def gate_audit(self, family: str) -> GateAuditList:
+        """What the online shadow audit says of a family's gates. Raises `NotFoundError` for an unknown family."""
+        return await self.call(calls.gate_audit(family))
 
     async def health(self) -> Health:
         """Whether requests are taken. Raises `UnavailableError` while the model loads or the server shuts down."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 
@@ -12,7 +13,15 @@ from astargate_client.base import Reply
 from astargate_client.exchange import Call
 from astargate_client.params import known
 from astargate_client.specs import plain
-from astargate_client.wire import ConstraintList, GateList, GenerateResponse, Health, ModelList, PolicyList
+from astargate_client.wire import (
+    ConstraintList,
+    GateAuditList,
+    GateList,
+    GenerateResponse,
+    Health,
+    ModelList,
+    PolicyList,
+)
 from astargate_client.wire.requests import GenerateParams
 
 R = TypeVar("R", bound=Reply)
@@ -82,6 +91,10 @@ def policies() -> Call[PolicyList]:
 
 def gates() -> Call[GateList]:
     return Call("GET", "/v1/gates", reads(GateList))
+
+
+def gate_audit(family: str) -> Call[GateAuditList]:
+    return Call("GET", f"/v1/gates/{quote(family, safe='')}/audit", reads(GateAuditList))
 
 
 def ready() -> Call[Health]:

@@ -15,7 +15,15 @@ from astargate_client.committor import Committor
 from astargate_client.connection import Connection
 from astargate_client.exchange import Call, Plan, Send, Wait, exchange
 from astargate_client.streams import Stream
-from astargate_client.wire import ConstraintList, GateList, GenerateResponse, Health, ModelList, PolicyList
+from astargate_client.wire import (
+    ConstraintList,
+    GateAuditList,
+    GateList,
+    GenerateResponse,
+    Health,
+    ModelList,
+    PolicyList,
+)
 from astargate_client.wire.requests import GenerateParams
 
 T = TypeVar("T")
@@ -88,6 +96,10 @@ class Client:
     def gates(self) -> GateList:
         """Gates that this server holds."""
         return self.call(calls.gates())
+
+    def gate_audit(self, family: str) -> GateAuditList:
+        """What the online shadow audit says of a family's gates. Raises `NotFoundError` for an unknown family."""
+        return self.call(calls.gate_audit(family))
 
     def health(self) -> Health:
         """Whether requests are taken. Raises `UnavailableError` while the model loads or the server shuts down."""

@@ -60,9 +60,13 @@ def fraction(share: float) -> Gate:
     return gate("fraction", fraction=share)
 
 
-def drained(threshold: float | None = None) -> Gate:
-    """Hand off once guidance moves no distribution by more than `threshold` (total variation)."""
-    return gate("drained", threshold=threshold)
+def drained(threshold: float | None = None, *, margin: float | None = None) -> Gate:
+    """Hand off once guidance moves no distribution by more than `threshold` (total variation).
+
+    Without it the server takes the family's calibrated threshold, or with `margin` the largest one that is certified to
+    lose less success than that.
+    """
+    return gate("drained", threshold=threshold, margin=margin)
 
 
 def risk(margin: float | None = None, confidence: float | None = None) -> Gate:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from .audit import ChosenSamples, GateAudit, GateAuditList, PairCounts, SuccessGap
 from .catalogue import (
+    AuditedSource,
+    AuditGap,
     CertifiedMargin,
     ConstraintList,
     ConstraintType,
     Defaults,
+    GateFamily,
     GateInfo,
     GateList,
     GateSourceInfo,
     Limits,
     Model,
     ModelList,
+    OfflineAudit,
     PolicyList,
     PresetInfo,
 )
@@ -53,8 +58,11 @@ from .shared import (
 )
 
 __all__ = [
+    "AuditGap",
+    "AuditedSource",
     "CertifiedMargin",
     "CheckResult",
+    "ChosenSamples",
     "CommittorJob",
     "CommittorJobList",
     "CommittorPoint",
@@ -66,6 +74,9 @@ __all__ = [
     "ErrorDetail",
     "ErrorReply",
     "ForwardEvaluations",
+    "GateAudit",
+    "GateAuditList",
+    "GateFamily",
     "GateInfo",
     "GateList",
     "GateResult",
@@ -81,6 +92,8 @@ __all__ = [
     "MeasuredHorizon",
     "Model",
     "ModelList",
+    "OfflineAudit",
+    "PairCounts",
     "Pass",
     "PolicyList",
     "PresetInfo",
@@ -92,6 +105,7 @@ __all__ = [
     "ResolvedPolicy",
     "Sample",
     "StepEvent",
+    "SuccessGap",
     "Trace",
     "Usage",
 ]

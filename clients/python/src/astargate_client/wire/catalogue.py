@@ -12,16 +12,46 @@ from astargate_client.behaviour import ListBehaviour
 from . import shared
 
 
+class AuditGap(Reply):
+    """A difference of success with its 95 % interval, bootstrap over prompts."""
+
+    value: float
+    low: float
+    high: float
+
+
+class AuditedSource(Reply):
+    """One gate source at one tail width over all audit prompts, a fallback counting as the full CFG that it gets."""
+
+    source: str
+    tail_width: int
+    success: float
+    low: float
+    high: float
+    forward_evaluations: float
+    """A text, on average."""
+
+    perplexity: float | None
+    repeats: float
+    handed_off: float
+    against_full_cfg: AuditGap
+    at_equal_rows: AuditGap | None
+    """Success less that of a coin between the two fixed cuts that cost the same on average."""
+
+
 class CertifiedMargin(Reply):
-    """What a `risk` gate promises at one margin of its table, with 95 % confidence."""
+    """What a `risk` or a `drained` gate promises at one margin of its table, with 95 % confidence."""
 
     margin: float
     certified: bool
     earliest: float | None
-    """No handoff before this fraction of the steps; null where nothing is certified."""
+    """No handoff before this fraction of the steps (`risk`); null where nothing is certified."""
 
     refusal: str | None
     """Why nothing is certified, and how many more calibration prompts would do."""
+
+    threshold: float | None = None
+    """The largest threshold that is certified (`drained`); null where none is."""
 
 
 class ConstraintList(ListBehaviour):
@@ -49,11 +79,21 @@ class Defaults(Reply):
     """What a request gets that leaves a field open."""
 
     gen_length: int
+    family_gen_length: dict[str, int]
+    """Of families that need another canvas. A constraint that needs more room gets it."""
+
     block_length: int | None
     longest_block: int | None
     """A longer canvas is cut into blocks of at most this length, or end-of-text is deferred."""
 
     defer_eos: bool
+
+
+class GateFamily(Reply):
+    family: str
+    gates: list[GateInfo]
+    audits: list[OfflineAudit]
+    """Of the learned gates that this server holds; empty where none was audited."""
 
 
 class GateInfo(Reply):
@@ -70,10 +110,19 @@ class GateInfo(Reply):
     """Fractions of the steps before which a learned gate decides."""
 
     margins: list[CertifiedMargin]
-    """Of a `risk` gate."""
+    """Of a `risk` or a `drained` gate."""
 
     evidence: dict[str, Any]
     """How it was made: prompts, rollouts, seed, data; `source` says where a cut was not measured here."""
+
+    state: Literal["uncertified", "active", "suspended"] | None = None
+    """
+    Of the online shadow audit; null where the gate never hands off, or is not what a request gets that names its
+    source and no settings.
+    """
+
+    threshold: float | None = None
+    """Total variation below which a `drained` gate hands off; null: it never does, or the source has none."""
 
 
 class GateList(ListBehaviour):
@@ -128,6 +177,22 @@ class Model(Reply):
 class ModelList(ListBehaviour):
     data: list[Model]
     object: Literal["list"] = "list"
+
+
+class OfflineAudit(Reply):
+    """Gate sources against each other on fresh runs of prompts that trained nothing (`astargate gate audit`)."""
+
+    gate: str
+    """Version of the gate that was audited."""
+
+    model_hash: str
+    prompts: int
+    samples: int
+    seed: int
+    judge: str
+    """Language model that perplexity is by."""
+
+    points: list[AuditedSource]
 
 
 class PolicyList(ListBehaviour):

@@ -32,6 +32,8 @@ class ForwardEvaluations(ForwardEvaluationsBehaviour):
     probe: int
     repair: int
     audit: int
+    """0: the shadow audit of a sample runs after its answer, at the server's expense (`/metrics` counts its rows)."""
+
     total: int
     full_cfg_equivalent: int
     """Rows of full CFG with as many serial steps: 2T."""
@@ -134,7 +136,7 @@ class ReopenEvent(Reply):
     """Repair round; 0 where a further attempt begins with an empty canvas."""
 
     positions: list[int]
-    """Committed positions that were set back to MASK."""
+    """Positions of `canvas` that were opened again; a text of the wrong length also has its tail moved."""
 
     canvas: list[int]
     pieces: list[str]

@@ -85,7 +85,7 @@ class GateOptions(TypedDict, total=False):
     """Handoff after this fraction of the steps, in [0, 1] (source `fraction`)."""
 
     margin: float | None
-    """Success that may be lost, in (0, 1) (source `risk`)."""
+    """Success that may be lost, in (0, 1) (source `risk`; source `drained`: in place of a threshold, the largest one that is certified to lose less with 95 % confidence)."""
 
     recheck: int | None
     """Guidance comes back for one step after every so many base steps, and stays where it is not drained (source `drained`); None: never."""
@@ -94,11 +94,14 @@ class GateOptions(TypedDict, total=False):
     """Success that one forward evaluation is worth, in [0, 1] (source `value`)."""
 
     threshold: float | None
-    """Total variation below which guidance counts as drained, in (0, 1] (source `drained`)."""
+    """Total variation below which guidance counts as drained, in (0, 1] (source `drained`). Left out: the family's calibrated one where this setting was measured, else 0.5."""
 
 
 class GenerateParams(TypedDict, total=False):
     """One or more texts (samples) from a prompt, a constraint, or both."""
+
+    audit_share: float | None
+    """Share of the samples that the shadow audit chooses, in place of the server's; for keys with scope `admin`."""
 
     block_length: int | None
     """Semi-autoregressive block; must divide gen_length. By default the model's."""
