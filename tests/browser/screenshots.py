@@ -18,6 +18,8 @@ SEED = 7
 TRIES = 40
 SIZE = {"width": 1280, "height": 800}
 MID_STEP = 8
+AUDITED = "commongen-k4"
+"""Family whose audit is shown."""
 
 
 def main() -> None:
@@ -42,7 +44,7 @@ def main() -> None:
 
 
 def shoot(browser: Browser, url: str, theme: str, out: Path, rollouts: int) -> None:
-    """Three pictures in one theme: mid-decode, side by side, committor."""
+    """Four pictures in one theme: mid-decode, side by side, committor, gates."""
     with chromium.opened(browser, url, viewport=SIZE, color_scheme=theme) as (page, _):
         page.select_option("#pace", "0")
         seed = fitting_seed(page)
@@ -60,6 +62,12 @@ def shoot(browser: Browser, url: str, theme: str, out: Path, rollouts: int) -> N
         page.get_by_role("button", name="Measure").click()
         page.locator(".curve").wait_for(timeout=600_000)
         save(page, out / f"playground-committor-{theme}.png")
+        page.get_by_role("tab", name="Gates").click()
+        family = page.locator("details.family", has=page.get_by_role("heading", name=AUDITED, exact=True))
+        family.locator("summary").click()
+        family.get_by_role("combobox").first.select_option("8")
+        family.locator("summary").evaluate("summary => summary.scrollIntoView()")
+        save(page, out / f"playground-gates-{theme}.png")
 
 
 def fitting_seed(page: Page) -> int:
