@@ -30,7 +30,7 @@ class ReopenEvent:
     round: int
     """Repair round within the attempt; 0 where a further attempt begins."""
     positions: tuple[int, ...]
-    """Positions set back to MASK that the text had committed."""
+    """Positions that were opened again; behind them the tail may have moved (see `repair.tail`)."""
     canvas: tuple[int, ...]
     """Token ids [L] before the next step, MASK where undecided."""
     score: float

@@ -38,7 +38,7 @@ class Repair:
     """What picks the positions."""
     reopen: int = REOPEN
     """Positions reopened in a round; a text that has fewer has all of them reopened."""
-    max_rounds: int = 2
+    max_rounds: int = 4
     """Most rounds for a text; 0 only judges it."""
     anchor: float | Literal["end"] = END
     """Where a round begins: the finished text ('end'), or the run's state after this fraction of its steps, whose

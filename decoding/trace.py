@@ -94,7 +94,7 @@ class Resumption:
     canvas: tuple[int, ...]
     """Token ids [L], MASK where undecided."""
     reopened: tuple[int, ...]
-    """Committed positions that were set back to MASK."""
+    """Positions that were opened again."""
     attempt: int
     round: int
 

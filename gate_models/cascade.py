@@ -15,19 +15,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from decoding.job import Attempt
+from decoding.job import Attempt, Job
+from decoding.policy import DecodingPolicy
+from gate_models.offline.family_gates import needs_family
 from gate_models.offline.policy_names import NamedPolicy, parse_policy
 
 FORMAT: Final = 1
-UNMEASURED: Final = (
-    "handoff:0.3",
-    "full_cfg:repair3x2",
-    "full_cfg",
-    "handoff:0.3:repair3x2",
-    "full_cfg",
-    "full_cfg",
-)
-"""A cheap attempt, then guidance throughout with repair, then fresh seeds."""
+UNMEASURED: Final = ("handoff:0.3:repair3x4", *["full_cfg:repair3x4"] * 4)
+"""A cheap attempt, then guidance throughout with fresh seeds; a round of repair costs less than any fresh text."""
 BUDGET_IN_FULL_CFG: Final = 2
 """Default budget of `auto`, in runs of full CFG."""
 
@@ -70,6 +65,12 @@ class Cascades:
         return tuple(found)
 
 
+def within_budget(job: Job) -> DecodingPolicy:
+    """The policy of an `auto` job, with the default budget where it has none."""
+    budget = job.policy.budget_rows or BUDGET_IN_FULL_CFG * job.full_cfg_equivalent
+    return replace(job.policy, budget_rows=budget)
+
+
 def attempts_of(named: NamedPolicy, family: str | None, model_hash: str, gen_length: int) -> tuple[Attempt, ...]:
     """What a named policy tries in turn: the family's cascade for `auto`, the same policy again for best-of-n, else
     nothing but itself (empty).
@@ -102,7 +103,8 @@ def read_cascades(path: Path) -> Cascades:
         )
         for plan in plans:
             for name in plan.attempts:
-                parse_policy(name)
+                if needs_family(parse_policy(name).policy.gate):
+                    raise ValueError(f"attempt {name!r} leaves its gate open; name a fraction or a threshold")
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: not a file of cascades: {error}") from None
     return Cascades(plans)

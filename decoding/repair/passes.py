@@ -22,7 +22,7 @@ class Pass:
     attempt: int
     round: int
     reopened: tuple[int, ...]
-    """Committed positions that this pass decoded again."""
+    """Positions opened for this pass, of which every one was decoded again."""
     text: str
     satisfied: bool
     score: float

@@ -17,7 +17,8 @@ from decoding.models.protocol import ModelSpec, TextCodec
 from decoding.repair.costs import round_rows
 from decoding.repair.passes import Pass, finished
 from decoding.repair.rounds import Anchor, anchor_of, reopened_job, rollout_jobs
-from decoding.repair.selectors import RANKINGS, Choice, Key, candidates_of, first
+from decoding.repair.selectors import RANKINGS, Choice, Key, by_rollouts, candidates_of, first
+from decoding.repair.tail import moved_tail
 from decoding.repair_policy import Repair
 from decoding.request import CanvasState
 from decoding.trace import Resumption, Trace
@@ -109,13 +110,8 @@ class Pursuit:
         opening = self._open
         if opening is None:
             raise RuntimeError("no rollouts were asked for")
-        count = opening.repair.rollout_count
-        keys: dict[int, Key] = {}
-        for index, position in enumerate(opening.candidates):
-            texts = [self._codec.decode(state.content()) for state in states[index * count : (index + 1) * count]]
-            verdicts = [self._predicate.evaluate(text) for text in texts]
-            keys[position] = -sum(verdict.satisfied for verdict in verdicts), -sum(v.score for v in verdicts)
-        return self._reopen(opening, keys)
+        texts = [self._codec.decode(state.content()) for state in states]
+        return self._reopen(opening, by_rollouts(opening.candidates, texts, self._predicate))
 
     def _spent(self) -> int:
         return self.passes[-1].state.ledger.total
@@ -130,8 +126,7 @@ class Pursuit:
             return None
         found = max((p for p in self.passes if p.attempt == self._attempt), key=lambda p: p.rank)
         anchor = anchor_of(found, repair, self._mask_id)
-        room = repair.reopen if repair.selector == "constraint_aware" else 0
-        candidates = candidates_of(anchor.canvas, self._mask_id, self._end_ids, room)
+        candidates = candidates_of(anchor.canvas, self._mask_id, self._end_ids)
         opening = _Open(found, repair, anchor, candidates, self._round + 1)
         if repair.selector == "restart" or not candidates:
             return self._reopen(opening, {})
@@ -140,18 +135,24 @@ class Pursuit:
             return Measure(tuple(rollout_jobs(self._own, repair, anchor, candidates, opening.number, self._mask_id)))
         noise = replace(self.job.noise, purpose="select", rollout=self._attempt).with_round(opening.number)
         choice = Choice(found, candidates, self._predicate, self._codec, noise)
+        if repair.selector == "constraint_aware" and anchor.step == self._own.steps:
+            moved = moved_tail(choice, repair.reopen, opening.number, self._mask_id, self._end_ids[0])
+            if moved is not None:
+                return self._begin(opening, moved.positions, replace(anchor, canvas=moved.canvas), moved.found)
         return self._reopen(opening, RANKINGS[repair.selector](choice))
 
     def _reopen(self, opening: _Open, keys: dict[int, Key]) -> GoOn:
-        found, number, canvas = opening.found, opening.number, opening.anchor.canvas
+        found = opening.found
         tried = self._tried.get(id(found), frozenset())
         positions = first(keys, opening.repair.reopen, tried)
-        self._tried[id(found)] = tried | set(positions)
-        job = reopened_job(self._own, opening.anchor, positions, number, self._mask_id)
         if opening.repair.selector == "restart":
-            positions = tuple(range(len(canvas)))
-        self._round, self._reopened, self._open = number, positions, None
-        self._source = found
+            positions = tuple(range(len(opening.anchor.canvas)))
+        self._tried[id(found)] = tried | set(positions)
+        return self._begin(opening, positions, opening.anchor, found)
+
+    def _begin(self, opening: _Open, positions: tuple[int, ...], anchor: Anchor, source: Pass) -> GoOn:
+        job = reopened_job(self._own, anchor, positions, opening.number, self._mask_id)
+        self._round, self._reopened, self._open, self._source = opening.number, positions, None, source
         return self._go_on(job)
 
     def _next_attempt(self) -> GoOn | None:

@@ -38,12 +38,12 @@ def text_length(canvas: Sequence[int], end_ids: Sequence[int]) -> int:
     return next((index for index, token in enumerate(canvas) if token in end_ids), len(canvas))
 
 
-def candidates_of(canvas: Sequence[int], mask_id: int, end_ids: Sequence[int], room: int) -> tuple[int, ...]:
-    """Committed positions of the text, its first end-of-text, and `room` positions after that.
+def candidates_of(canvas: Sequence[int], mask_id: int, end_ids: Sequence[int]) -> tuple[int, ...]:
+    """Committed positions of the text and its first end-of-text.
 
     Positions behind the end of the text are padding: what is written there nobody reads.
     """
-    last = text_length(canvas, end_ids) + 1 + room
+    last = text_length(canvas, end_ids) + 1
     return tuple(index for index, token in enumerate(canvas[:last]) if token != mask_id)
 
 
@@ -89,22 +89,37 @@ def random(choice: Choice) -> dict[int, Key]:
 
 
 def constraint_aware(choice: Choice) -> dict[int, Key]:
-    """What the predicate itself says of each position.
+    """What the predicate itself says of each position (for a text of the wrong length see `tail`).
 
-    A text that is too short lets its end move: the end-of-text and the padding behind it go first. Otherwise offenders
-    (the text scores better without them: a forbidden word, a comma, words too many) go first, the last of equals, so
-    that a text that is too long may end earlier; then positions that the score does not depend on, the least
+    Offenders go first, without which the text scores better (a forbidden word, a comma, a capital), then their
+    neighbours, lest the model only writes them again; then positions that the score does not depend on, the least
     confident; what carries a part of the constraint comes last.
     """
-    content = len(choice.found.state.content())
-    if len(choice.found.text.split()) < choice.predicate.minimum_words():
-        return {p: (float(p < content), abs(p - content)) for p in choice.candidates}
+    gains = scores_without(choice)
+    offenders = [position for position, gain in gains.items() if gain > TOLERANCE]
     keys: dict[int, Key] = {}
-    for position, gain in scores_without(choice).items():
+    for position, gain in gains.items():
+        confidence = _confidence(choice.found, position)
         if gain > TOLERANCE:
-            keys[position] = (0.0, -round(gain / TOLERANCE), -position)
+            keys[position] = (0.0, -round(gain / TOLERANCE), confidence)
+        elif gain < -TOLERANCE:
+            keys[position] = (3.0, confidence)
         else:
-            keys[position] = (2.0 if gain < -TOLERANCE else 1.0, _confidence(choice.found, position), 0.0)
+            beside = any(abs(position - offender) == 1 for offender in offenders)
+            keys[position] = (1.0 if beside else 2.0, confidence)
+    return keys
+
+
+def by_rollouts(candidates: Sequence[int], texts: Sequence[str], predicate: Constraint) -> dict[int, Key]:
+    """Positions first whose reopening ends best: the most rollouts that satisfy, then the largest graded score.
+
+    `texts`: of the rollouts, equally many for each candidate in turn.
+    """
+    count = len(texts) // max(1, len(candidates))
+    keys: dict[int, Key] = {}
+    for index, position in enumerate(candidates):
+        verdicts = [predicate.evaluate(text) for text in texts[index * count : (index + 1) * count]]
+        keys[position] = -sum(verdict.satisfied for verdict in verdicts), -sum(verdict.score for verdict in verdicts)
     return keys
 
 

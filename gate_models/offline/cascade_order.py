@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +21,15 @@ from numpy.typing import NDArray
 
 from decoding.constraints import FAMILIES
 from gate_models.cascade import Cascades, Plan, read_cascades, shipped_path, write_cascades
+from gate_models.offline.deployment import Cells, Sample, truncated
 from gate_models.offline.policy_names import parse_policy
 
 PRIOR: Final = 1.0
+TRUNCATED: Final = (0, 2, 4)
+"""Repair rounds of which policies are read off runs with more."""
 REFERENCE: Final = "full_cfg"
+PROVENANCE: Final = ("seed", "precision", "versions", "machine")
+"""Parts of a result's header that a plan keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +81,50 @@ def learn(result: Mapping[str, Any], *, length: int = 6, fluency_factor: float |
         if task not in FAMILIES:
             continue
         found = [
-            candidate(name, samples, _prompts(samples), cells["policies"][name].get("fluency", {}).get("perplexity"))
-            for name, samples in cells["samples"].items()
-            if parse_policy(name).attempts == 1 and parse_policy(name).policy.preset != "auto"
+            candidate(name, samples, _prompts(samples), _perplexity(name, cells["policies"]))
+            for name, samples in rounds(cells["samples"]).items()
         ]
         if fluency_factor is not None:
             found = _fluent(found, fluency_factor)
         evidence = {
-            "seed": result["seed"],
+            **{name: result[name] for name in PROVENANCE if name in result},
             "prompts": int(found[0].rates.size),
+            "splits": list(result.get("settings", {}).get("splits", ())),
+            "fluency_factor": fluency_factor,
             "measured": {
                 c.name: {"success": float(c.rates.mean()), "rows": c.rows, "perplexity": c.perplexity} for c in found
             },
         }
         plans.append(Plan(task, result["model_hash"], greedy_order(found, length), evidence))
     return plans
+
+
+def rounds(cells: Cells) -> Cells:
+    """Every policy that can be an attempt; one with repair also with fewer rounds (`TRUNCATED`), read off its run."""
+    found: dict[str, Sequence[Sample]] = {}
+    for name, samples in cells.items():
+        named = parse_policy(name)
+        if named.attempts > 1 or named.policy.preset == "auto":
+            continue
+        repair = named.policy.repair
+        for most in TRUNCATED if repair and samples[0].get("history") else ():
+            if repair and most < repair.max_rounds:
+                fewer = re.sub(r"(:repair\d+x)\d+", rf"\g<1>{most}", name) if most else _unrepaired(name)
+                if fewer not in cells and fewer not in found:
+                    found[fewer] = truncated(samples, most + 1)
+        found[name] = samples
+    return found
+
+
+def _perplexity(name: str, measured: Mapping[str, Any]) -> float | None:
+    """Of a policy's texts; of a truncated one, those of the run that it is read off (most are its own)."""
+    same = [row for other, row in measured.items() if _unrepaired(other) == _unrepaired(name)]
+    value: float | None = measured.get(name, same[0]).get("fluency", {}).get("perplexity")
+    return value
+
+
+def _unrepaired(name: str) -> str:
+    return re.sub(r":repair[^:]*", "", name)
 
 
 def _prompts(samples: Sequence[Mapping[str, Any]]) -> list[str]:

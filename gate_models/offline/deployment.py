@@ -1,128 +1,211 @@
 """The deployment view: success against forward evaluations of every policy, and best-of-n at the same rows.
 
-Read from a result of `astargate evaluate --out`. A `:bestN` run holds best-of-n for every smaller n and every budget in
+Read from results of `astargate evaluate --out`. A `:bestN` run holds best-of-n for every smaller n and every budget in
 between: its samples remember after how many rows which text satisfied. Matched rows: best-of-n stopped at the budget at
-which its mean rows equal the other policy's, linear in between.
+which its mean rows equal the other policy's, linear in between. Intervals of differences resample prompts.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
+import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gate_models.offline.inference import paired_bootstrap
+from gate_models.offline.fluency import Judge, fluency
+from gate_models.offline.inference import REPLICATES, bootstrap, paired_bootstrap
+from gate_models.offline.intervals import Estimate, proportion
 from gate_models.offline.policy_names import parse_policy
-from gate_models.offline.text_metrics import wilson
+from gate_models.offline.text_metrics import has_adjacent_repeat
 
-Samples = Sequence[Mapping[str, Any]]
-
-
-def best_of_curve(samples: Samples) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(mean rows, success) of best-of-1, -2, ... of a `:bestN` run, each stopped at its first success."""
-    histories = [sample["history"] for sample in samples]
-    rows, success = [], []
-    for tries in range(1, max(map(len, histories)) + 1):
-        ends = [history[min(tries, len(history)) - 1] for history in histories]
-        rows.append(float(np.mean([end[0] for end in ends])))
-        success.append(float(np.mean([end[1] for end in ends])))
-    return np.array(rows), np.array(success)
+Sample = Mapping[str, Any]
+Cells = Mapping[str, Sequence[Sample]]
+"""Samples of each policy on one task."""
+Values = NDArray[np.float64]
+FULL: Final = "full_cfg"
 
 
-def matched(rows: float, curve: tuple[NDArray[np.float64], NDArray[np.float64]]) -> float | None:
-    """Success of best-of-n at mean `rows`; None beyond what was run, or below one text."""
-    own_rows, success = curve
-    if not own_rows[0] <= rows <= own_rows[-1]:
-        return None
-    return float(np.interp(rows, own_rows, success))
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """Best-of-n of one policy: rows and successes [P, N] of each prompt's first 1, 2, ... tries; prompts in order."""
+
+    name: str
+    prompts: tuple[str, ...]
+    rows: Values
+    success: Values
+
+    def points(self) -> tuple[Values, Values]:
+        """Mean rows and success [N]."""
+        return self.rows.mean(0), self.success.mean(0)
+
+    def at(self, rows: float) -> float | None:
+        """Success at mean `rows`; None beyond what was run, or below one text."""
+        own_rows, success = self.points()
+        return float(np.interp(rows, own_rows, success)) if own_rows[0] <= rows <= own_rows[-1] else None
 
 
-def by_prompt(samples: Samples) -> dict[str, float]:
-    """Success rate of each prompt."""
-    found: dict[str, list[bool]] = {}
+def best_of_curve(name: str, samples: Sequence[Sample]) -> Curve:
+    """The curve of a `:bestN` run, each prompt stopped at its first success."""
+    histories: dict[str, list[Any]] = {}
     for sample in samples:
-        found.setdefault(sample["prompt_id"], []).append(sample["satisfied"])
-    return {prompt: float(np.mean(hits)) for prompt, hits in found.items()}
+        histories.setdefault(sample["prompt_id"], []).append(sample["history"])
+    most = max(len(history) for found in histories.values() for history in found)
+    prompts = tuple(sorted(histories))
+    ends = np.array(
+        [
+            np.mean([[h[min(tries, len(h) - 1)][:2] for tries in range(most)] for h in histories[prompt]], axis=0)
+            for prompt in prompts
+        ],
+        dtype=np.float64,
+    )
+    return Curve(name, prompts, ends[..., 0], ends[..., 1])
 
 
-def table(task: str, cells: Mapping[str, Any], reference: str = "full_cfg") -> str:
-    """Markdown: one line a policy, best-of-n runs spread out."""
-    samples = cells["samples"]
-    curves = {name: best_of_curve(found) for name, found in samples.items() if parse_policy(name).attempts > 1}
-    lines = [
-        f"### {task}",
-        "",
-        f"| policy | success [95 %] | minus {reference} [95 %] | rows | "
-        + " | ".join(f"{name} at these rows" for name in curves)
-        + (" |" if curves else ""),
-        "|---|---|---|---|" + "---|" * len(curves),
-    ]
-    for name, found in samples.items():
-        row = cells["policies"][name]
-        low, high = wilson(sum(sample["satisfied"] for sample in found), len(found))
-        shown = ""
-        if reference in samples:
-            shown = paired_bootstrap(by_prompt(found), by_prompt(samples[reference])).signed
-        beside = [matched(row["rows_per_sample"], curve) for curve in curves.values()]
-        figures = [f"{row['success']:.3f} [{low:.3f}, {high:.3f}]", shown, f"{row['rows_per_sample']:.1f}"]
-        figures += ["" if value is None else f"{value:.3f}" for value in beside]
-        lines.append(f"| {name} | " + " | ".join(figures) + " |")
-    for name, (rows, success) in curves.items():
-        points = ", ".join(f"{s:.3f} at {r:.1f}" for r, s in zip(rows, success, strict=True))
-        lines += ["", f"{name}, n = 1, 2, ...: {points}"]
-    return "\n".join(lines) + "\n"
+def curves_of(cells: Cells) -> list[Curve]:
+    """The curves of a task's `:bestN` runs."""
+    return [best_of_curve(name, found) for name, found in cells.items() if parse_policy(name).attempts > 1]
 
 
-def pooled(result: Mapping[str, Any]) -> dict[str, Any]:
+def by_prompt(samples: Sequence[Sample], value: str = "satisfied") -> dict[str, float]:
+    """Mean of a value over the samples of each prompt."""
+    found: dict[str, list[float]] = {}
+    for sample in samples:
+        found.setdefault(sample["prompt_id"], []).append(sample[value])
+    return {prompt: float(np.mean(values)) for prompt, values in found.items()}
+
+
+def beyond(samples: Sequence[Sample], curve: Curve, *, seed: int = 0) -> Estimate | None:
+    """Success of a policy less best-of-n's at the policy's mean rows; prompts are resampled, rows with them.
+
+    None where best-of-n was not run at so many rows, or costs more for one text.
+    """
+    success, rows = (
+        np.array([by_prompt(samples, value)[prompt] for prompt in curve.prompts]) for value in ("satisfied", "rows")
+    )
+    at = curve.at(float(rows.mean()))
+    if at is None:
+        return None
+    rng = np.random.default_rng(seed)
+    drawn = rng.multinomial(rows.size, np.full(rows.size, 1 / rows.size), size=REPLICATES) / rows.size
+    spent, own_rows, own_success = drawn @ rows, drawn @ curve.rows, drawn @ curve.success
+    found = drawn @ success - _between(spent, own_rows, own_success)
+    low, high = np.quantile(found, [0.025, 0.975])
+    return Estimate(float(success.mean()) - at, float(low), float(high), "prompt_bootstrap")
+
+
+def _between(at: Values, points: Values, values: Values) -> Values:
+    """Linear interpolation in each line: values [R, N] over rising points [R, N] at `at` [R], clamped at the ends."""
+    if points.shape[1] == 1:
+        return values[:, 0]
+    right = np.clip((points <= at[:, None]).sum(1), 1, points.shape[1] - 1)
+    line = np.arange(at.size)
+    start, end = points[line, right - 1], points[line, right]
+    share = np.clip((at - start) / np.maximum(end - start, 1e-12), 0.0, 1.0)
+    found: Values = values[line, right - 1] * (1 - share) + values[line, right] * share
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One policy on one set of prompts."""
+
+    policy: str
+    prompts: int
+    success: Estimate
+    rows: float
+    gain: Estimate | None
+    """Success minus full CFG's, paired by prompt; None without full CFG."""
+    of_full: float | None
+    """Rows as a share of full CFG's."""
+    perplexity: float | None
+    repeats: float
+    best_of: Mapping[str, tuple[float | None, Estimate | None]]
+    """By `:bestN` run: its success at these rows, and this policy's minus that."""
+
+
+def rows_of(cells: Cells, judge: Judge) -> list[Row]:
+    """Every policy of a task."""
+    curves = curves_of(cells)
+    full = cells.get(FULL)
+    found = []
+    for name, samples in cells.items():
+        texts = [sample["text"] for sample in samples]
+        own, spent = by_prompt(samples), float(np.mean([sample["rows"] for sample in samples]))
+        beside = {
+            curve.name: (curve.at(spent), None if curve.name == name else beyond(samples, curve)) for curve in curves
+        }
+        found.append(
+            Row(
+                policy=name,
+                prompts=len(own),
+                success=_success(samples),
+                rows=spent,
+                gain=None if full is None or name == FULL else paired_bootstrap(own, by_prompt(full)),
+                of_full=None if full is None else spent / float(np.mean([sample["rows"] for sample in full])),
+                perplexity=fluency(judge, texts)["perplexity"],
+                repeats=float(np.mean([has_adjacent_repeat(text) for text in texts])),
+                best_of=beside,
+            )
+        )
+    return found
+
+
+def _success(samples: Sequence[Sample]) -> Estimate:
+    """Wilson where each prompt has one text (a bootstrap of successes alone has no width), else over prompts."""
+    own = by_prompt(samples)
+    if len(own) == len(samples):
+        return proportion(sum(sample["satisfied"] for sample in samples), len(samples))
+    return bootstrap(np.array(list(own.values())))
+
+
+def truncated(samples: Sequence[Sample], passes: int) -> Sequence[Sample]:
+    """The samples as they are where only so many texts are judged: the first pass alone (1), one round (2), ...
+
+    Equal to a run that stops there: noise, reopened positions and texts do not depend on what comes later.
+    """
+    found: list[Sample] = []
+    for sample in samples:
+        ends = sample["history"][:passes]
+        best = next((end for end in ends if end[1]), ends[0])
+        found.append({**sample, "rows": ends[-1][0], "satisfied": best[1], "text": best[2], "history": []})
+    return found
+
+
+def plain(cells: Cells) -> Cells:
+    """The cells, and those that are the first passes of another (`full_cfg` of `full_cfg:repair3x4`, of `:best3`)."""
+    firsts = {
+        re.sub(r":(repair|best|rows)[^:]*", "", name): truncated(samples, 1)
+        for name, samples in cells.items()
+        if samples and samples[0].get("history") and parse_policy(name).policy.preset != "auto"
+    }
+    return {**{name: found for name, found in firsts.items() if name not in cells}, **cells}
+
+
+def merged(results: Sequence[Mapping[str, Any]]) -> Mapping[str, Cells]:
+    """The samples of results by task and policy, first passes among them.
+
+    Raises `ValueError` where the results are of different models or seeds.
+    """
+    if len({(result["model_hash"], result["seed"]) for result in results}) > 1:
+        raise ValueError("the results are of different models or seeds")
+    tasks: dict[str, dict[str, Sequence[Sample]]] = {}
+    for result in results:
+        for task, cells in result["tasks"].items():
+            tasks.setdefault(task, {}).update(cells["samples"])
+    return {task: plain(cells) for task, cells in tasks.items()}
+
+
+def pooled(tasks: Mapping[str, Cells]) -> Cells:
     """All tasks as one, prompts named by task; policies that every task has."""
-    tasks = result["tasks"]
-    names = [
-        name for name in next(iter(tasks.values()))["samples"] if all(name in t["samples"] for t in tasks.values())
-    ]
-    samples = {
+    names = [name for name in next(iter(tasks.values())) if all(name in cells for cells in tasks.values())]
+    return {
         name: [
             {**sample, "prompt_id": f"{task}/{sample['prompt_id']}"}
             for task, cells in tasks.items()
-            for sample in cells["samples"][name]
+            for sample in cells[name]
         ]
         for name in names
     }
-    rows = {
-        name: {
-            "success": float(np.mean([sample["satisfied"] for sample in found])),
-            "rows_per_sample": float(np.mean([sample["rows"] for sample in found])),
-        }
-        for name, found in samples.items()
-    }
-    return {"samples": samples, "policies": rows}
-
-
-def report(result: Mapping[str, Any]) -> str:
-    """Every task's table, then all prompts together."""
-    parts = [table(task, cells) for task, cells in result["tasks"].items()]
-    if len(result["tasks"]) > 1:
-        parts.append(table("all prompts", pooled(result)))
-    settings = json.dumps({name: result.get(name) for name in ("model", "model_hash", "seed", "versions")})
-    return "\n".join([*parts, f"From {settings}", ""])
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the report of a result file, or write it."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("result", type=Path, help="of astargate evaluate --out")
-    parser.add_argument("--out", type=Path, help="Markdown file")
-    given = parser.parse_args(arguments)
-    text = report(json.loads(given.result.read_text(encoding="utf-8")))
-    if given.out is None:
-        print(text)
-    else:
-        given.out.write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

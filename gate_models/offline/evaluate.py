@@ -8,10 +8,10 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from tqdm import tqdm
@@ -26,11 +26,17 @@ from decoding.models.registry import load_model
 from decoding.noise import NoiseKey
 from decoding.runner import Runner
 from decoding.scheduler import Scheduler
-from gate_models.cascade import attempts_of
+from gate_models.cascade import attempts_of, within_budget
+from gate_models.offline.census_plan import SPLITS, split_of
+from gate_models.offline.family_gates import as_served, evidence, needs_family
 from gate_models.offline.fluency import fluency, load_judge
 from gate_models.offline.policy_names import NamedPolicy, at_weight, parse_policy
 from gate_models.offline.results import ResultFile, identity, summarise, table
 from gate_models.offline.tasks import TaskPrompt, expand, load_task
+
+WHOLE_WORDS: Final = "whole_words"
+SPLIT_SEED: Final = 0
+"""Of the prompt sets: that of the census behind the shipped gates, whatever the texts' own seed."""
 
 __all__ = ["EvaluateSettings", "Sample", "decode", "named_policies", "run", "summarise", "table", "versions"]
 
@@ -44,9 +50,15 @@ class EvaluateSettings:
     weights: tuple[float, ...] = ()
     """Guidance scales to sweep; empty: each policy's own."""
     n: int | None = None
+    splits: tuple[str, ...] = ()
+    """Only the prompts of these sets (`census_plan.SPLITS`) among them; empty: all."""
     samples: int = 1
     seed: int = 0
+    canvas: int | None = None
+    """Canvas and steps of every prompt; None: each task's own."""
     temperature: float = 1.0
+    without: tuple[str, ...] = ()
+    """Parts of the decoder that are left out: `whole_words`, the rules that end a started word under guidance."""
     block_length: int | None = None
     """Semi-autoregressive blocks; None: the whole canvas."""
     model: str = "mini"
@@ -57,6 +69,15 @@ class EvaluateSettings:
     invariant: bool = False
     fluency_model: str | None = None
     """Local folder of a causal language model that judges fluency; None: the shipped judge."""
+
+    def __post_init__(self) -> None:
+        known = [name for name, _ in SPLITS]
+        for name in self.splits:
+            if name not in known:
+                raise ValueError(f"prompt set {name!r} is unknown; sets: {', '.join(known)}")
+        for name in self.without:
+            if name != WHOLE_WORDS:
+                raise ValueError(f"{name!r} cannot be left out; {WHOLE_WORDS} can")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +94,8 @@ class Sample:
     tokens: int
     """Tokens through the model, padding aside."""
     handoff_fraction: float | None
-    history: tuple[tuple[int, bool], ...] = ()
-    """Of every text judged on the way (first passes and repair rounds): rows until then, and whether it satisfied."""
+    history: tuple[tuple[int, bool, str], ...] = ()
+    """Every text judged on the way (first passes and repair rounds): rows until then, whether it satisfied, itself."""
 
 
 def decode(
@@ -101,7 +122,7 @@ def decode(
 def _job(model: DenoisingModel, named: NamedPolicy, prompt: TaskPrompt, sample: int, settings: EvaluateSettings) -> Job:
     predicate = parse(prompt.constraint)
     attempts = attempts_of(named, predicate.family, model.spec.hash, prompt.gen_length)
-    return Job(
+    job = Job(
         prompt_ids=tuple(model.codec.encode_prompt(prompt.text())),
         gen_length=prompt.gen_length,
         steps=prompt.steps,
@@ -114,6 +135,9 @@ def _job(model: DenoisingModel, named: NamedPolicy, prompt: TaskPrompt, sample: 
         predicate=predicate,
         attempts=attempts,
     )
+    if named.policy.preset == "auto":
+        return replace(job, policy=within_budget(job))
+    return as_served(job, model.spec.hash)
 
 
 def _sample(model: DenoisingModel, prompt: TaskPrompt, sample: int, handle: Handle) -> Sample:
@@ -131,7 +155,7 @@ def _sample(model: DenoisingModel, prompt: TaskPrompt, sample: int, handle: Hand
         full_cfg_equivalent=handle.job.full_cfg_equivalent,
         tokens=outcome.ledger.tokens,
         handoff_fraction=None if step is None else step / handle.job.steps,
-        history=tuple((found.rows, found.satisfied) for found in outcome.passes),
+        history=tuple((found.rows, found.satisfied, found.text) for found in outcome.passes),
     )
 
 
@@ -176,9 +200,21 @@ def run(settings: EvaluateSettings, out: Path | None = None) -> dict[str, Any]:
     stays true of them, and dropped where it does not.
     """
     policies = named_policies(settings)
-    loaded = {task: load_task(task, settings.n) for task in expand(settings.tasks)}
+    loaded = {task: prompts_of(task, settings) for task in expand(settings.tasks)}
     with compute_mode(settings.threads):
         return _run(settings, policies, loaded, out)
+
+
+def prompts_of(task: str, settings: EvaluateSettings) -> list[TaskPrompt]:
+    """The prompts of a task that a run decodes. Raises `ValueError` where there is none."""
+    prompts = load_task(task, settings.n)
+    if settings.splits:
+        prompts = [p for p in prompts if split_of(SPLIT_SEED, p.task, p.id) in settings.splits]
+    if settings.canvas is not None:
+        prompts = [replace(p, gen_length=settings.canvas, steps=settings.canvas) for p in prompts]
+    if not prompts:
+        raise ValueError(f"task {task!r} has no prompt in {', '.join(settings.splits)} among its first {settings.n}")
+    return prompts
 
 
 def _run(
@@ -189,6 +225,8 @@ def _run(
 ) -> dict[str, Any]:
     judge = load_judge(settings.fluency_model, settings.device)
     model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
+    if WHOLE_WORDS in settings.without:
+        model.spec = replace(model.spec, continuation_ids=frozenset())
     asked = {
         task: {named.name: _identity(model, named, prompts, settings) for named in policies}
         for task, prompts in loaded.items()
@@ -219,18 +257,22 @@ def _run(
 
 def _policy_text(model: DenoisingModel, named: NamedPolicy, prompts: Sequence[TaskPrompt]) -> str:
     """The policy with whatever else decides what is tried."""
+    if needs_family(named.policy.gate):
+        return repr((named.policy, evidence(named.policy.gate)))
     if named.policy.preset != "auto" and named.attempts == 1:
         return repr(named.policy)
-    families = sorted({parse(prompt.constraint).family or "" for prompt in prompts})
-    return repr((named.policy, [attempts_of(named, family, model.spec.hash, 64) for family in families]))
+    canvases = sorted({(parse(prompt.constraint).family or "", prompt.gen_length) for prompt in prompts})
+    return repr((named.policy, [attempts_of(named, family, model.spec.hash, length) for family, length in canvases]))
 
 
 def _identity(
     model: DenoisingModel, named: NamedPolicy, prompts: Sequence[TaskPrompt], settings: EvaluateSettings
 ) -> str:
     """What the texts of a cell depend on."""
-    own = {"tasks", "policies", "weights", "n", "model", "threads", "fluency_model"}
+    own = {"tasks", "policies", "weights", "n", "splits", "canvas", "model", "threads", "fluency_model"}
     kept = {name: value for name, value in asdict(settings).items() if name not in own}
+    if not settings.without:  # the rule, and what every result before the option had
+        del kept["without"]
     shown = [asdict(prompt) for prompt in prompts]
     return identity(
         model=f"{model.spec.hash} {model.spec.precision}",

@@ -83,8 +83,6 @@ class Processes(Generic[I, R]):
         """Wait for the workers; their `info`. Raises `WorkerError`, `StoppedError`."""
         info: Any = None
         for live in self._live:
-            while not live.pipe.poll(0.2):
-                self._check_stop()
             info = self._ready(live)
         return info
 
@@ -129,6 +127,9 @@ class Processes(Generic[I, R]):
         return _Process(process, ours)
 
     def _ready(self, live: _Process[I]) -> Any:
+        """Wait for a worker that was started, loading a model perhaps; a stop is heeded meanwhile."""
+        while not live.pipe.poll(0.2):
+            self._check_stop()
         try:
             kind, content = live.pipe.recv()
         except (EOFError, ConnectionError):

@@ -7,14 +7,14 @@ Results are lines of JSON, one a unit, appended as they are found: a killed run 
 
 from __future__ import annotations
 
-import fcntl
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 from decoding.compute import compute_mode
@@ -24,71 +24,37 @@ from decoding.handle import Outcome
 from decoding.job import Job
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.noise import NoiseKey
-from decoding.policy import resolve_policy
-from decoding.repair_policy import ROLLOUT_SELECTORS, SELECTORS, Selector
+from decoding.repair_policy import ROLLOUT_SELECTORS
 from decoding.runner import Runner
 from decoding.scheduler import Scheduler
+from gate_models.offline.census_store import load_census
 from gate_models.offline.committor import BASE, GUIDED, cell_jobs, collect, judge_of
 from gate_models.offline.evaluate import software
 from gate_models.offline.fluency import Judge, load_judge
 from gate_models.offline.horizon import freeze_states, grid_points
 from gate_models.offline.lesion import lesion_unit
-from gate_models.offline.repair_arms import (
-    CONTROL,
-    OWN_SELECTORS,
-    PAPER_SELECTORS,
-    Anchored,
-    Reopening,
-    anchors_of,
-    population_of,
-    recorded_job,
-)
-from gate_models.offline.tasks import TaskPrompt, expand, load_task
+from gate_models.offline.repair_arms import CONTROL, Anchored, Reopening, anchors_of, population_of
+from gate_models.offline.repair_store import header_of, opened
+from gate_models.offline.repair_units import MEASURED, RepairSettings, Unit, fresh_job, frozen_runs, units_of
 
 CONTROLS_AUDITED: Final = 2
 """Continuations of each control that are run again by the plain schedule."""
+SUCCEEDS: Final = "succeeds"
+OTHER: Final = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class RepairSettings:
-    """What a repair census is made from; the first line of its file."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Sweep:
+    """q0 and qg [F] of a recorded run at the steps `grid`, and whence they are."""
 
-    subtasks: tuple[str, ...]
-    prompts: int | None = None
-    """Prompts a subtask; None: all it has."""
-    seeds: int = 2
-    continuations: int = 10
-    """Of every arm, of every cell of the freeze sweep, and of each candidate in the committor selectors."""
-    counts: tuple[int, ...] = (1, 3)
-    """K."""
-    selectors: tuple[Selector, ...] = (*PAPER_SELECTORS, *OWN_SELECTORS)
-    seed: int = 0
-    weight: float = 2.0
-    model: str = "mini"
-    device: str = "cpu"
-    threads: int = 1
-    max_rows: int = 64
-    invariant: bool = True
-
-    def __post_init__(self) -> None:
-        for name in self.selectors:
-            if name not in SELECTORS:
-                raise ValueError(f"selector {name!r} is unknown; selectors: {', '.join(SELECTORS)}")
-        if min(self.seeds, self.continuations, *self.counts) < 1:
-            raise ValueError("seeds, continuations and counts must be at least 1")
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """One recorded run."""
-
-    prompt: TaskPrompt
-    seed: int
+    grid: tuple[int, ...]
+    base: NDArray[np.float64]
+    guided: NDArray[np.float64]
+    source: str
 
     @property
-    def key(self) -> tuple[str, str, int]:
-        return self.prompt.task, self.prompt.id, self.seed
+    def population(self) -> str:
+        return population_of(self.base) or OTHER
 
 
 class RepairCensus:
@@ -106,34 +72,62 @@ class RepairCensus:
             pass
         return [handle.result() for handle in handles]
 
-    def job(self, unit: Unit) -> Job:
-        """The recorded run of a unit."""
-        prompt = unit.prompt
-        name = f"{prompt.task}/{prompt.id}"
-        return recorded_job(
-            Job(
-                prompt_ids=tuple(self.model.codec.encode_prompt(prompt.text())),
-                gen_length=prompt.gen_length,
-                steps=prompt.steps,
-                policy=resolve_policy("full_cfg", {"guidance_scale": self.settings.weight}),
-                noise=NoiseKey(self.settings.seed, purpose="generate", arm=name, rollout=unit.seed),
-                predicate=parse(prompt.constraint),
-            )
-        )
-
-    def measure(self, unit: Unit) -> dict[str, Any]:
-        """Everything of one unit, as it is written."""
+    def measure(self, unit: Unit, done: Counter[tuple[str, str]] | None = None) -> dict[str, Any]:
+        """Everything of one unit, as it is written. `done`: units that were intervened on, by (task, population)."""
         before = self.engine.runner.counts.total
-        (outcome,) = self.decode([self.job(unit)])
+        done = Counter() if done is None else done
         found: dict[str, Any] = {"task": unit.prompt.task, "prompt": unit.prompt.id, "seed": unit.seed}
-        if outcome.kept is not None and outcome.kept.satisfied:
-            lesion = lesion_unit(self.model, outcome, unit.prompt.constraint, self.decode)
-            found |= {"population": "succeeds", "lesion": lesion}
-        else:
-            found |= self._failed(unit, outcome)
-        return found | {"rows": self.engine.runner.counts.total - before}
+        return found | self._measure(unit, done) | {"rows": self.engine.runner.counts.total - before}
 
-    def _failed(self, unit: Unit, outcome: Outcome) -> dict[str, Any]:
+    def _measure(self, unit: Unit, done: Counter[tuple[str, str]]) -> dict[str, Any]:
+        def enough(population: str) -> bool:
+            most = self.settings.most
+            return population == OTHER or (most is not None and done[unit.prompt.task, population] >= most)
+
+        frozen = unit.frozen
+        if frozen is not None:
+            sweep = Sweep(frozen.grid, frozen.base, frozen.guided, frozen.source)
+            population = SUCCEEDS if frozen.satisfied else sweep.population
+            if enough(population):
+                return {"population": population, "skipped": True}
+        outcome = self._recorded(unit)
+        if outcome.kept is not None and outcome.kept.satisfied:
+            if enough(SUCCEEDS):
+                return {"population": SUCCEEDS, "skipped": True}
+            return {
+                "population": SUCCEEDS,
+                "lesion": lesion_unit(self.model, outcome, unit.prompt.constraint, self.decode),
+            }
+        if frozen is None:
+            sweep = self._sweep(unit, outcome)
+        found = {
+            "population": sweep.population,
+            "source": sweep.source,
+            "grid": list(sweep.grid),
+            "q0": sweep.base.tolist(),
+            "qg": sweep.guided.tolist(),
+        }
+        if sweep.population == OTHER:
+            return found
+        if enough(sweep.population):
+            return found | {"skipped": True}
+        anchors = anchors_of(sweep.base, sweep.guided, sweep.grid, outcome.job.steps)
+        predicate = parse(unit.prompt.constraint)
+        states = [Anchored(self.model, outcome, predicate, name, step) for name, step in anchors.items()]
+        return found | {"anchors": anchors, "arms": [arm for state in states for arm in self._arms(state, predicate)]}
+
+    def _recorded(self, unit: Unit) -> Outcome:
+        """The recorded run. Raises `ValueError` where a census's is not reproduced."""
+        job = fresh_job(self.model, unit, self.settings) if unit.frozen is None else unit.frozen.job
+        (outcome,) = self.decode([job])
+        if unit.frozen is not None and outcome.tokens != unit.frozen.tokens:
+            raise ValueError(
+                f"the census's run of {unit.prompt.id} is not reproduced here: another kind of machine or another "
+                "version made it; measure without --census"
+            )
+        return outcome
+
+    def _sweep(self, unit: Unit, outcome: Outcome) -> Sweep:
         label, points = "/".join(map(str, unit.key)), grid_points(outcome.job.steps)
         states = freeze_states(outcome, label, self.model.spec.mask_id, points)
         judge, count = judge_of(self.model, unit.prompt.constraint), self.settings.continuations
@@ -145,15 +139,7 @@ class RepairCensus:
                 for _ in states
             ]
         ).T
-        grid = [frozen.point.step for frozen in states]
-        anchors = anchors_of(q0, qg, grid, outcome.job.steps)
-        population = population_of(q0)
-        found = {"population": population or "other", "grid": grid, "q0": q0.tolist(), "qg": qg.tolist()}
-        if population is None:
-            return found
-        predicate = parse(unit.prompt.constraint)
-        anchored = [Anchored(self.model, outcome, predicate, name, step) for name, step in anchors.items()]
-        return found | {"anchors": anchors, "arms": [arm for state in anchored for arm in self._arms(state, predicate)]}
+        return Sweep(tuple(frozen.point.step for frozen in states), q0, qg, MEASURED)
 
     def _arms(self, state: Anchored, predicate: Any) -> Iterator[dict[str, Any]]:
         settings = self.settings
@@ -164,7 +150,7 @@ class RepairCensus:
                 continue
             if selector in ROLLOUT_SELECTORS:
                 rollouts = self.decode(state.rollouts(selector, settings.continuations))
-                keys = state.rollout_keys(rollouts, settings.continuations)
+                keys = state.rollout_keys(rollouts)
             else:
                 keys = state.keys(selector)
             arms += [state.reopening(selector, count, keys) for count in settings.counts]
@@ -198,60 +184,24 @@ class RepairCensus:
         return {"control_equal": sum(equal), "control_compared": count}
 
 
-def run(settings: RepairSettings, out: Path) -> int:
-    """Measure what the file `out` lacks; returns the units measured.
+def run(settings: RepairSettings, out: Path, census: Path | None = None) -> int:
+    """Measure what the file `out` lacks; returns the units looked at.
 
-    Raises `ValueError` where the file holds another census, `BlockingIOError` where another process is at it.
+    `census`: folder of a census whose frozen runs are reopened. Raises `ValueError` where the file holds another repair
+    census or the census does not fit, `BlockingIOError` where another process is at it.
     """
-    units = [
-        Unit(prompt, seed)
-        for task in expand(settings.subtasks)
-        for prompt in load_task(task, settings.prompts)
-        for seed in range(settings.seeds)
-    ]
+    units_of(settings, {})  # unknown subtasks are said before a model is loaded
     model = load_model(settings.model, device=settings.device)
-    header = {"settings": _plain(settings), "model_hash": model.spec.hash, "versions": software()}
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with out.open("a+", encoding="utf-8") as file, compute_mode(settings.threads):
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        done = _resume(file, header, out)
-        left = [unit for unit in units if unit.key not in done]
-        census = RepairCensus(settings, model, load_judge())
+    known = {} if census is None else frozen_runs(load_census(census, heavy=False), model, settings)
+    header = header_of(asdict(settings), model.spec.hash, software())
+    with opened(out, header) as (found, add), compute_mode(settings.threads):
+        keys = {(unit["task"], unit["prompt"], unit["seed"]) for unit in found}
+        done = Counter((unit["task"], unit["population"]) for unit in found if "skipped" not in unit)
+        left = [unit for unit in units_of(settings, known) if unit.key not in keys]
+        worker = RepairCensus(settings, model, load_judge())
         for unit in tqdm(left, desc="repair census", unit="run", mininterval=1.0):
-            file.write(json.dumps(census.measure(unit)) + "\n")
-            file.flush()
+            measured = worker.measure(unit, done)
+            if "skipped" not in measured:
+                done[measured["task"], measured["population"]] += 1
+            add(measured)
     return len(left)
-
-
-def _plain(settings: RepairSettings) -> dict[str, Any]:
-    """What every unit of a file shares, as JSON has it."""
-    may_grow = {"subtasks", "prompts", "seeds", "threads", "device"}
-    kept = {name: value for name, value in asdict(settings).items() if name not in may_grow}
-    return dict(json.loads(json.dumps(kept)))
-
-
-def _resume(file: Any, header: Mapping[str, Any], out: Path) -> set[tuple[str, str, int]]:
-    """Keys of the units in `file`, cut behind its last whole line; a new file gets its header."""
-    file.seek(0)
-    lines = file.read().splitlines(keepends=True)
-    whole = [line for line in lines if line.endswith("\n")]
-    if not whole:
-        file.truncate(0)
-        file.write(json.dumps(header) + "\n")
-        return set()
-    file.truncate(sum(len(line.encode()) for line in whole))
-    if json.loads(whole[0]) != header:
-        raise ValueError(f"{out} holds a repair census of another model, version or settings; choose another --out")
-    return {(unit["task"], unit["prompt"], unit["seed"]) for unit in map(json.loads, whole[1:])}
-
-
-def read_units(path: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Header and units of a census file. Raises `ValueError` where it is none."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    try:
-        header, *units = map(json.loads, lines)
-        if "settings" not in header:
-            raise ValueError("it has no header")
-    except ValueError as error:
-        raise ValueError(f"{path}: not a repair census: {error}") from None
-    return header, units

@@ -23,7 +23,7 @@ from decoding.models.protocol import DenoisingModel
 from decoding.policy import Gate
 from decoding.repair.passes import Pass
 from decoding.repair.rounds import Anchor, reopened_job, rollout_jobs
-from decoding.repair.selectors import RANKINGS, Choice, Key, candidates_of, first
+from decoding.repair.selectors import RANKINGS, Choice, Key, by_rollouts, candidates_of, first
 from decoding.repair_policy import Repair, Selector
 from gate_models.offline.fates import persistent_point
 
@@ -97,7 +97,7 @@ class Anchored:
         self.name, self.step = name, step
         self.mask_id = model.spec.mask_id
         self.anchor = anchor_at(outcome, step, self.mask_id)
-        self.candidates = candidates_of(self.anchor.canvas, self.mask_id, model.spec.end_ids, 0)
+        self.candidates = candidates_of(self.anchor.canvas, self.mask_id, model.spec.end_ids)
         self._model, self._predicate = model, predicate
 
     @property
@@ -114,14 +114,10 @@ class Anchored:
         own = replace(self.job, noise=replace(self.job.noise, arm=f"{self.job.noise.arm}|{self.name}|{selector}|"))
         return rollout_jobs(own, Repair(selector, rollouts=count), self.anchor, self.candidates, 1, self.mask_id)
 
-    def rollout_keys(self, outcomes: Sequence[Outcome], count: int) -> dict[int, Key]:
-        """The ranking by those rollouts: the largest q0 after reopening first, ties by graded score."""
-        keys: dict[int, Key] = {}
-        for index, position in enumerate(self.candidates):
-            texts = [self._model.codec.decode(list(o.content)) for o in outcomes[index * count : (index + 1) * count]]
-            verdicts = [self._predicate.evaluate(text) for text in texts]
-            keys[position] = -sum(v.satisfied for v in verdicts), -sum(v.score for v in verdicts)
-        return keys
+    def rollout_keys(self, outcomes: Sequence[Outcome]) -> dict[int, Key]:
+        """The ranking by those rollouts."""
+        texts = [self._model.codec.decode(list(outcome.content)) for outcome in outcomes]
+        return by_rollouts(self.candidates, texts, self._predicate)
 
     def reopening(self, arm: str, count: int, keys: dict[int, Key] | None) -> Reopening:
         """The arm that reopens the `count` first positions of a ranking (None: all)."""

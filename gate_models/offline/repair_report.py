@@ -162,7 +162,7 @@ def report(header: Mapping[str, Any], units: Sequence[Unit]) -> str:
     """The whole report as Markdown."""
     settings = header["settings"]
     selectors, counts = settings["selectors"], settings["counts"]
-    failed = [unit for unit in units if unit["population"] in POPULATIONS]
+    failed = [unit for unit in units if "arms" in unit]
     found = {name: sum(unit["population"] == name for unit in units) for name in (*POPULATIONS, "other", "succeeds")}
     parts = [
         "## Repair census",

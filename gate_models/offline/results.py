@@ -16,6 +16,7 @@ from typing import Any, Final
 from gate_models.offline.text_metrics import distinct_2, has_adjacent_repeat, wilson, words
 
 _PARTS: Final = ("policies", "samples", "identity")
+_UNSET: Final[tuple[Any, ...]] = (None, (), [])
 _ASKED: Final = {"tasks", "policies", "weights", "model"}
 
 
@@ -83,7 +84,9 @@ def _basis(header: Mapping[str, Any]) -> Any:
     """A header without what was asked for and the name of the model (its hash counts), as JSON has it."""
     kept = {name: value for name, value in header.items() if name not in {"tasks", "policies", "model"}}
     settings = header.get("settings", {})
-    kept["settings"] = {name: value for name, value in settings.items() if name not in _ASKED}
+    kept["settings"] = {
+        name: value for name, value in settings.items() if name not in _ASKED and value not in _UNSET
+    }  # an option that is newer than the file was left open there
     return json.loads(json.dumps(kept))
 
 

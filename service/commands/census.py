@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from service.commands.options import BatchInvariant, MaxRows, Model, PromptsASubtask, Subtasks
+from service.commands.options import BatchInvariant, MaxRows, Model, PromptsASubtask, Subtasks, names, numbers, wholes
 
 
 def run(
@@ -51,18 +51,18 @@ def run(
 
     try:
         settings = CensusSettings(
-            subtasks=tuple(name.strip() for name in subtasks.split(",")),
+            subtasks=names(subtasks),
             prompts=prompts,
             rollouts=rollouts,
             seed=seed,
             model=model,
             weight=weight,
             repeats=repeats,
-            extra_weights=tuple(sorted({*_numbers(extra_weights)})),
-            grid=tuple(_numbers(grid)) or FREEZE_GRID,
-            extra_grid=tuple(_numbers(extra_grid)),
-            tail_widths=tuple(int(width) for width in tail_widths.split(",")),
-            sweep=tuple(_numbers(sweep)),
+            extra_weights=tuple(sorted({*numbers(extra_weights)})),
+            grid=numbers(grid) or FREEZE_GRID,
+            extra_grid=numbers(extra_grid),
+            tail_widths=wholes(tail_widths),
+            sweep=numbers(sweep),
             switch=switch,
             gen_length=gen_length,
             steps=steps,
@@ -89,10 +89,3 @@ def run(
         typer.echo(f"stopped with {finished.left} prompts left; run the same command again to go on", err=True)
         raise typer.Exit(130)
     typer.echo(f"complete: astargate census-report {out}")
-
-
-def _numbers(text: str) -> list[float]:
-    try:
-        return [float(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        raise ValueError(f"{text!r} is not a list of numbers such as 0.5,1,2") from None

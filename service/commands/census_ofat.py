@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from service.commands.options import Model, PromptsASubtask, Subtasks
+from service.commands.options import Model, PromptsASubtask, Subtasks, names, numbers, wholes
 
 
 def run(
@@ -34,7 +34,7 @@ def run(
 
     try:
         centre = CensusSettings(
-            subtasks=tuple(name.strip() for name in subtasks.split(",")),
+            subtasks=names(subtasks),
             prompts=prompts,
             rollouts=rollouts,
             seed=seed,
@@ -48,9 +48,9 @@ def run(
         )
         configured = ofat.configurations(
             centre,
-            weights=[float(part) for part in weights.split(",") if part],
-            lengths=[int(part) for part in lengths.split(",") if part],
-            steps=[int(part) for part in steps.split(",") if part],
+            weights=numbers(weights),
+            lengths=wholes(lengths),
+            steps=wholes(steps),
         )
         finished = ofat.run(configured, out, workers=workers, shard=shard)
     except (ValueError, WorkerError) as error:

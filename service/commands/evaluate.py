@@ -7,17 +7,24 @@ from typing import Annotated
 
 import typer
 
-from service.commands.options import BatchInvariant, MaxRows, Model
+from service.commands.options import BatchInvariant, MaxRows, Model, names, numbers
 
 
 def run(
     task: Annotated[str, typer.Option(help="A task, several separated by commas, or `all`.")] = "commongen",
     n: Annotated[int | None, typer.Option(help="Prompts a task (default: all it has).")] = None,
+    split: Annotated[
+        str, typer.Option(help="Only the prompts of these sets among them: train, calibrate, audit (default: all).")
+    ] = "",
     policies: Annotated[str, typer.Option(help="Policies, such as base,full_cfg,handoff:0.3:k8.")] = "base,full_cfg",
     weights: Annotated[str, typer.Option(help="Guidance scales to sweep, such as 0,1,2,4.")] = "",
     samples: Annotated[int, typer.Option(min=1, help="Texts a prompt.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of every text.")] = 0,
+    canvas: Annotated[int | None, typer.Option(min=1, help="Canvas and steps (default: each task's own).")] = None,
     temperature: Annotated[float, typer.Option(min=0.0, max=5.0)] = 1.0,
+    without: Annotated[
+        str, typer.Option(help="An ablation: `whole_words` lets guidance-first orders leave words half-written.")
+    ] = "",
     block_length: Annotated[int | None, typer.Option(min=1, help="Blocks (default: the whole canvas).")] = None,
     model: Model = "mini",
     device: Annotated[str, typer.Option()] = "cpu",
@@ -37,13 +44,16 @@ def run(
 
     try:
         settings = evaluate.EvaluateSettings(
-            tasks=tuple(task.split(",")),
-            policies=tuple(policies.split(",")),
-            weights=tuple(float(weight) for weight in weights.split(",") if weight),
+            tasks=names(task),
+            policies=names(policies),
+            weights=numbers(weights),
             n=n,
+            splits=names(split) if split else (),
             samples=samples,
             seed=seed,
+            canvas=canvas,
             temperature=temperature,
+            without=names(without) if without else (),
             block_length=block_length,
             model=model,
             device=device,

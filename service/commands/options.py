@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options that several commands share, and how comma-separated ones are read."""
 
 from __future__ import annotations
 
@@ -11,3 +11,27 @@ PromptsASubtask = Annotated[int | None, typer.Option(min=1, help="Prompts a subt
 Model = Annotated[str, typer.Option(help="`mini` or a checkpoint folder.")]
 MaxRows = Annotated[int, typer.Option(min=2, help="Rows a forward.")]
 BatchInvariant = Annotated[bool, typer.Option(help="Bit-equal whatever shares the batch.")]
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Names separated by commas; blanks around them do not count. Raises `ValueError` where there is none."""
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not found:
+        raise ValueError(f"{text!r} names nothing; give names separated by commas")
+    return found
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    """Numbers separated by commas; none where `text` is empty. Raises `ValueError`."""
+    try:
+        return tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise ValueError(f"{text!r} is not a list of numbers such as 0.5,1,2") from None
+
+
+def wholes(text: str) -> tuple[int, ...]:
+    """Whole numbers separated by commas; none where `text` is empty. Raises `ValueError`."""
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise ValueError(f"{text!r} is not a list of whole numbers such as 1,2,8") from None

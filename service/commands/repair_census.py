@@ -7,14 +7,20 @@ from typing import Annotated
 
 import typer
 
-from service.commands.options import BatchInvariant, MaxRows, Model, PromptsASubtask, Subtasks
+from service.commands.options import BatchInvariant, MaxRows, Model, PromptsASubtask, Subtasks, names, wholes
 
 
 def run(
     out: Annotated[Path, typer.Option(help="File of the census (JSON lines); one that is there is gone on with.")],
     subtasks: Subtasks = "all",
     prompts: PromptsASubtask = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Recorded runs a prompt.")] = 2,
+    census: Annotated[
+        Path | None, typer.Option(help="Folder of a census: its frozen runs are reopened, its horizons used.")
+    ] = None,
+    most: Annotated[
+        int | None, typer.Option(min=1, help="Most runs a subtask and population to intervene on (default: all).")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Recorded runs of a prompt that the census lacks.")] = 2,
     continuations: Annotated[int, typer.Option(min=1, help="Continuations an arm, and rollouts a cell.")] = 10,
     counts: Annotated[str, typer.Option(help="Reopened positions K.")] = "1,3",
     selectors: Annotated[str, typer.Option(help="Selectors (default: the paper's and our own).")] = "",
@@ -28,17 +34,19 @@ def run(
     report: Annotated[Path | None, typer.Option(help="Write the tables here (default: print them).")] = None,
 ) -> None:
     """Reopen failed runs by every selector, against a control that reopens nothing (paper, "Repair by Reopening")."""
-    from gate_models.offline import interventions, repair_report  # noqa: PLC0415
+    from gate_models.offline import interventions, repair_report, repair_store  # noqa: PLC0415
     from gate_models.offline.repair_arms import OWN_SELECTORS, PAPER_SELECTORS  # noqa: PLC0415
+    from gate_models.offline.repair_units import RepairSettings  # noqa: PLC0415
 
     try:
-        settings = interventions.RepairSettings(
-            subtasks=tuple(subtasks.split(",")),
+        settings = RepairSettings(
+            subtasks=names(subtasks),
             prompts=prompts,
             seeds=seeds,
             continuations=continuations,
-            counts=tuple(int(count) for count in counts.split(",")),
-            selectors=tuple(selectors.split(",")) if selectors else (*PAPER_SELECTORS, *OWN_SELECTORS),  # type: ignore[arg-type]
+            counts=wholes(counts),
+            selectors=names(selectors) if selectors else (*PAPER_SELECTORS, *OWN_SELECTORS),  # type: ignore[arg-type]
+            most=most,
             seed=seed,
             weight=weight,
             model=model,
@@ -47,8 +55,8 @@ def run(
             max_rows=max_rows,
             invariant=batch_invariant,
         )
-        interventions.run(settings, out)
-        text = repair_report.report(*interventions.read_units(out))
+        interventions.run(settings, out, census)
+        text = repair_report.report(*repair_store.read_units(out))
     except BlockingIOError:
         typer.echo(f"repair-census: another process is at {out}", err=True)
         raise typer.Exit(2) from None

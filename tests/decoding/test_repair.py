@@ -40,7 +40,7 @@ def test_a_run_that_is_not_repaired_is_bit_equal(engine: Engine, model: MiniMode
 def test_every_reopened_position_is_committed_again(
     engine: Engine, model: MiniModel, selector: Any, anchor: Any, block: int | None
 ) -> None:
-    repair = Repair(selector, reopen=3, anchor=anchor, rollouts=2 if selector in ROLLOUT_SELECTORS else None)
+    repair = Repair(selector, max_rounds=2, anchor=anchor, rollouts=2 if selector in ROLLOUT_SELECTORS else None)
     asked = repaired(model, repair, preset="handoff", fraction=0.25, block_length=block)
     handle = engine.submit(asked)
     outcome = handle.result(60)
@@ -131,7 +131,10 @@ def test_budget_bounds_everything_after_the_first_pass(engine: Engine, model: Mi
 
 
 def test_attempts_follow_each_other_with_noise_of_their_own(engine: Engine, model: MiniModel) -> None:
-    base, full = resolve_policy("base", {}), resolve_policy("full_cfg", {"repair": Repair("random", reopen=2)})
+    base, full = (
+        resolve_policy("base", {}),
+        resolve_policy("full_cfg", {"repair": Repair("random", reopen=2, max_rounds=2)}),
+    )
     attempts = (Attempt(base), Attempt(full), Attempt(full))
     asked = replace(job(model, preset="full_cfg"), attempts=attempts, predicate=NEVER)
     handle = engine.submit(asked)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from gate_models.cascade import UNMEASURED, Cascades, Plan, attempts_of, read_cascades, write_cascades
-from gate_models.offline import cascade_order, deployment
-from gate_models.offline.cascade_order import Candidate, candidate, greedy_order, learn
+from gate_models.offline import cascade_order
+from gate_models.offline.cascade_order import Candidate, candidate, greedy_order, learn, rounds
 from gate_models.offline.evaluate import EvaluateSettings, decode
 from gate_models.offline.policy_names import parse_policy
 from gate_models.offline.tasks import load_task
@@ -43,8 +43,8 @@ def result(tmp: Path) -> Path:
         "base": [sample("a", True, 16), sample("b", False, 16)],
         "full_cfg": [sample("a", True, 32), sample("b", True, 32)],
         "base:best2": [
-            sample("a", True, 16, history=[[16, True]]),
-            sample("b", False, 32, history=[[16, False], [32, False]]),
+            sample("a", True, 16, history=[[16, True, ""]]),
+            sample("b", False, 32, history=[[16, False, ""], [32, False, ""]]),
         ],
     }
     policies = {
@@ -82,10 +82,35 @@ def test_a_fluency_bound_keeps_bad_texts_out(tmp_path: Path) -> None:
         learn(found, fluency_factor=1.5)
 
 
+def test_fewer_rounds_are_read_off_a_run_with_more() -> None:
+    """A run of four rounds holds the policy without repair and with two; a run of its own is kept as it is."""
+    texts = [(16, False, "x"), (22, False, "y"), (28, False, "z"), (34, True, "won")]
+    cells: dict[str, Any] = {
+        "base:repair3x4": [sample("a", True, 34, history=texts), sample("b", True, 16, history=[(16, True, "u")])],
+        "base:repair3x4-random": [sample("a", True, 16, history=[(16, True, "")])],
+        "base:best2": [sample("a", True, 16, history=[(16, True, "")])],
+        "auto": [sample("a", True, 16, history=[(16, True, "")])],
+    }
+    found = rounds(cells)
+    assert {name: [(one["satisfied"], one["rows"]) for one in samples] for name, samples in found.items()} == {
+        "base": [(False, 16), (True, 16)],
+        "base:repair3x2": [(False, 28), (True, 16)],
+        "base:repair3x4": [(True, 34), (True, 16)],
+        "base:repair3x2-random": [(True, 16)],
+        "base:repair3x4-random": [(True, 16)],
+    }
+    for name in found:
+        parse_policy(name)
+
+
 def test_a_broken_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "cascades.json"
-    plan = {"family": "ccg-length", "model_hash": "h", "attempts": ["teleport"], "evidence": {}}
-    for content in ("{", '{"format": 9}', json.dumps({"format": 1, "plans": [plan]})):
+
+    def plan(name: str) -> str:
+        plan = {"family": "ccg-length", "model_hash": "h", "attempts": [name], "evidence": {}}
+        return json.dumps({"format": 1, "plans": [plan]})
+
+    for content in ("{", '{"format": 9}', plan("teleport"), plan("constant")):
         path.write_text(content)
         with pytest.raises(ValueError, match=r"cascades\.json"):
             read_cascades(path)
@@ -102,7 +127,7 @@ def test_attempts_fit_the_canvas_and_take_another_scale() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("auto", "needs a number"),
+        ("auto:many", "needs a number"),
         ("auto:64:k8", "not used by preset 'auto'"),
         ("full_cfg:repair3x2-luck", "must be one of"),
         ("full_cfg:rows9", "only used with repair"),
@@ -124,26 +149,13 @@ def test_names_of_repair() -> None:
     assert attempts_of(parse_policy("full_cfg"), None, "h", 16) == ()
 
 
-def test_the_view_reads_best_of_n_off_one_run(tmp_path: Path) -> None:
-    found = json.loads(result(tmp_path).read_text())
-    rows, success = deployment.best_of_curve(found["tasks"]["ccg-length"]["samples"]["base:best2"])
-    assert rows.tolist() == [16.0, 24.0]
-    assert success.tolist() == [0.5, 0.5]
-    assert deployment.matched(20.0, (rows, np.array([0.5, 0.7]))) == pytest.approx(0.6)
-    assert deployment.matched(32.0, (rows, success)) is None
-    text = deployment.report(found)
-    assert "### all prompts" in text
-    assert text.count("| base:best2 |") == 4
-    assert "| base | 0.500 [0.095, 0.905] | -0.500" in text
-
-
 def test_evaluation_decodes_attempts_and_remembers_every_text() -> None:
     model, prompts = tiny_model(), load_task("ifeval-letter-freq", 3)
     settings = EvaluateSettings(("ifeval-letter-freq",), ("base",), samples=1)
-    for name, most in (("full_cfg:best3", 3), ("auto:90", 8), ("handoff:0.3:repair2x2", 3)):
+    for name, most in (("full_cfg:best3", 3), ("auto:90", 8), ("auto", 8), ("handoff:0.3:repair2x2", 3)):
         decoded, _ = decode(model, parse_policy(name), prompts, settings, name)
         for found in decoded:
             assert 1 <= len(found.history) <= most
             assert found.history[-1][0] == found.rows
-            assert found.satisfied is any(satisfied for _, satisfied in found.history)
-            assert not any(satisfied for _, satisfied in found.history[:-1])
+            assert found.satisfied is any(satisfied for _, satisfied, _ in found.history)
+            assert not any(satisfied for _, satisfied, _ in found.history[:-1])

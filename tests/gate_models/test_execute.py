@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,16 @@ class Doubler:
             os.kill(os.getpid(), signal.SIGKILL)
         report(item)
         return 2 * item
+
+
+class SlowAgain(Doubler):
+    """Is made at once the first time; a restarted one takes an hour, and says by a file that it has begun."""
+
+    def __init__(self, mark: Path) -> None:
+        super().__init__(mark)
+        if mark.exists():
+            mark.with_name("restarting").touch()
+            time.sleep(3600)
 
 
 class Broken:
@@ -79,6 +91,21 @@ def test_a_stop_ends_the_run_and_its_workers(tmp_path: Path) -> None:
             list(results)
         workers = [live.process for live in pool._live]
     assert not any(process.is_alive() for process in workers)
+
+
+def test_a_stop_is_heeded_while_a_worker_starts_again(tmp_path: Path) -> None:
+    def stop_when_restarting() -> None:
+        while not (tmp_path / "restarting").exists():
+            time.sleep(0.05)
+        pool.stop()
+
+    with Processes[int, int](SlowAgain, (tmp_path / "mark",), 1) as pool:
+        pool.ready()
+        stopper = threading.Thread(target=stop_when_restarting, daemon=True)
+        stopper.start()
+        with pytest.raises(StoppedError):
+            list(pool.map([13], lambda amount: None))
+        stopper.join()
 
 
 def test_no_workers_is_no_pool() -> None:

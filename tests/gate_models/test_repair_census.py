@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,16 @@ import pytest
 
 from decoding.models.bert_mini import MiniModel
 from gate_models.offline import interventions, repair_report
-from gate_models.offline.interventions import RepairCensus, RepairSettings, Unit, read_units
-from gate_models.offline.lesion import competitor
+from gate_models.offline.census_labels import counts_of
+from gate_models.offline.census_plan import CensusSettings, plan
+from gate_models.offline.census_records import CensusError
+from gate_models.offline.census_store import load_census, write_json, write_shard
+from gate_models.offline.census_work import decode_items
+from gate_models.offline.interventions import RepairCensus
+from gate_models.offline.lesion import competitor, lesion_unit
 from gate_models.offline.repair_arms import CONTROL, Anchored, anchors_of, population_of
+from gate_models.offline.repair_store import read_units
+from gate_models.offline.repair_units import RepairSettings, Unit, fresh_job, frozen_runs, units_of
 from gate_models.offline.tasks import TaskPrompt
 from tests.decoding.tiny import job, tiny_model
 
@@ -93,8 +100,9 @@ def test_control_equality_can_fail(model: MiniModel) -> None:
     """The audit compares what it says: a control from another step is not equal."""
     census = RepairCensus(SETTINGS, model, NoJudge())
     unit = Unit(prompt(HOPELESS), 0)
-    (outcome,) = census.decode([census.job(unit)])
-    state = Anchored(model, outcome, census.job(unit).predicate, "pre", 4)  # type: ignore[arg-type]
+    recorded = fresh_job(model, unit, SETTINGS)
+    (outcome,) = census.decode([recorded])
+    state = Anchored(model, outcome, recorded.predicate, "pre", 4)  # type: ignore[arg-type]
     plain = state.plain_control(0)
     (right, wrong) = census.decode([plain, replace(plain, noise=replace(plain.noise, rollout=1))])
     assert right.tokens != wrong.tokens
@@ -104,10 +112,10 @@ def test_a_stopped_census_goes_on(loaded: MiniModel, tmp_path: Path, monkeypatch
     out = tmp_path / "census.jsonl"
     measure = RepairCensus.measure
 
-    def interrupted(self: RepairCensus, unit: Unit) -> dict[str, Any]:
+    def interrupted(self: RepairCensus, unit: Unit, *rest: Any) -> dict[str, Any]:
         if out.read_text().count("\n") >= 2:
             raise KeyboardInterrupt
-        return measure(self, unit)
+        return measure(self, unit, *rest)
 
     settings = replace(SETTINGS, selectors=("commit_confidence",), counts=(1,))
     monkeypatch.setattr(RepairCensus, "measure", interrupted)
@@ -120,7 +128,9 @@ def test_a_stopped_census_goes_on(loaded: MiniModel, tmp_path: Path, monkeypatch
     assert interventions.run(settings, out) == 0
     whole = tmp_path / "whole.jsonl"
     interventions.run(settings, whole)
-    assert [json.loads(line) for line in out.open()] == [json.loads(line) for line in whole.open()]
+    assert [json.loads(line) for line in out.read_text().splitlines()] == [
+        json.loads(line) for line in whole.read_text().splitlines()
+    ]
     with pytest.raises(ValueError, match="another --out"):
         interventions.run(replace(settings, seed=1), out)
     with pytest.raises(ValueError, match="not a repair census"):
@@ -131,9 +141,12 @@ def test_a_lesion_stays_and_a_reopened_keyword_may_come_back(model: MiniModel) -
     census = RepairCensus(SETTINGS, model, NoJudge())
     records: list[dict[str, Any]] = []
     for seed in range(40):
-        for letter in "abcdefgh":
-            constraint = {"type": "keywords", "keywords": [letter]}
-            records += census.measure(Unit(prompt(constraint), seed)).get("lesion", []) if not records else []
+        units = [Unit(prompt({"type": "keywords", "keywords": [letter]}), seed) for letter in "abcdefgh"]
+        for unit, outcome in zip(units, census.decode([fresh_job(model, u, SETTINGS) for u in units]), strict=True):
+            if outcome.kept is not None and outcome.kept.satisfied and not records:
+                records = lesion_unit(model, outcome, unit.prompt.constraint, census.decode)
+        if records:
+            break
     assert records, "no seed writes a keyword early"
     keyword = [record for record in records if record["role"] == "keyword"]
     assert {(r["action"], r["guided"]) for r in keyword} == {
@@ -172,3 +185,61 @@ def test_the_report_pairs_by_prompt() -> None:
     text = repair_report.report(header, units)
     assert "3 collapse, 0 hopeless" in text
     assert "| commit_confidence | 0.500 | +0.250" in text
+
+
+@pytest.fixture(scope="module")
+def frozen(model: MiniModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A census of four prompts."""
+    folder = tmp_path_factory.mktemp("frozen")
+    settings = CensusSettings(("ifeval-letter-freq",), prompts=4, rollouts=2, repeats=1, extra_weights=())
+    runs, cells, _ = decode_items(model, settings, plan(settings, {}), lambda _: None)
+    write_shard(folder, "one", [run.row() for run in runs], cells)
+    write_json(folder / "manifest.json", {"model_hash": model.spec.hash, "settings": asdict(settings)})
+    return folder
+
+
+def test_horizons_come_from_a_census(loaded: MiniModel, frozen: Path, tmp_path: Path) -> None:
+    census = load_census(frozen)
+    settings = replace(SETTINGS, prompts=4, counts=(1,), selectors=("random",))
+    interventions.run(settings, tmp_path / "out.jsonl", frozen)
+    _, units = read_units(tmp_path / "out.jsonl")
+    assert [unit["seed"] for unit in units] == [0] * 4
+    by_key = {prompt.key: prompt for prompt in census.prompts}
+    failed = [unit for unit in units if unit["population"] != "succeeds"]
+    assert failed, "the tiny model satisfies every prompt: choose another seed"
+    for unit in units:
+        record = by_key[unit["task"], unit["prompt"]]
+        assert record.runs[census.main_run].success == (unit["population"] == "succeeds")
+    for unit in failed:
+        counts = counts_of(census, by_key[unit["task"], unit["prompt"]])
+        assert counts is not None
+        assert unit["q0"] == (counts.base / counts.base_count).tolist()
+        assert unit["source"] == "census seed 0, N = 2"
+        if unit["population"] != "other":
+            control = next(arm for arm in unit["arms"] if arm["arm"] == CONTROL)
+            assert control["control_equal"] == control["control_compared"] == 2
+    known = frozen_runs(census, loaded, settings)
+    with pytest.raises(CensusError, match=r"weight 2\.0, not 1\.0"):
+        frozen_runs(census, loaded, replace(settings, weight=1.0))
+    key, one = next(iter(known.items()))
+    wrong = replace(one, tokens=(*one.tokens[:-1], one.tokens[-1] + 1), satisfied=False)
+    (unit,) = [unit for unit in units_of(settings, {key: wrong}) if unit.frozen is not None]
+    with pytest.raises(ValueError, match="not reproduced"):
+        RepairCensus(settings, loaded, NoJudge()).measure(unit)
+
+
+def test_further_runs_of_a_population_are_only_counted(loaded: MiniModel, tmp_path: Path) -> None:
+    settings = replace(SETTINGS, prompts=6, most=1, counts=(1,), selectors=("random",))
+    out = tmp_path / "few.jsonl"
+    interventions.run(settings, out)
+    _, units = read_units(out)
+    for population in {unit["population"] for unit in units} - {"other"}:
+        own = [unit for unit in units if unit["population"] == population]
+        assert [unit.get("skipped", False) for unit in own] == [False] + [True] * (len(own) - 1)
+        assert not any("arms" in unit or "lesion" in unit for unit in own[1:])
+    assert any(unit.get("skipped") for unit in units)
+
+
+def test_subtasks_take_turns() -> None:
+    settings = replace(SETTINGS, subtasks=("ccg-length", "collie-c07"), prompts=2, seeds=2)
+    assert [unit.prompt.task for unit in units_of(settings, {})] == ["ccg-length", "collie-c07"] * 4

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.service.process import total
@@ -102,7 +104,7 @@ def test_auto_tries_until_its_budget_is_spent(server, budget):
         assert sample["satisfied"] is sample["repair"]["passes"][sample["repair"]["kept"]]["satisfied"]
         presets = [p["preset"] for p in sample["repair"]["passes"]]
         assert len(presets) == sample["repair"]["attempts"] + sample["repair"]["rounds"]
-    assert budget or any(sample["repair"]["attempts"] > 1 for sample in answer["samples"])
+    assert any(len(sample["repair"]["passes"]) > 1 for sample in answer["samples"])
 
 
 def test_a_client_that_leaves_ends_its_repair(server):
@@ -111,6 +113,10 @@ def test_a_client_that_leaves_ends_its_repair(server):
     constraint = {"type": "letter_frequency", "letter": "q", "relation": "at_least", "count": 200}
     connection = server.open_request({**body(0, n=8), "constraint": constraint, "policy": policy, "gen_length": None})
     server.wait_running()
+    for _ in range(600):  # a request that is let go before its first step abandons nothing
+        if total(server.metrics(), "forward_rows_total") > total(before, "forward_rows_total"):
+            break
+        time.sleep(0.05)
     connection.close()
     after = server.wait_idle()
     abandoned = total(after, "forward_rows_abandoned_total") - total(before, "forward_rows_abandoned_total")
