@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, get_args
 
 from decoding.models.protocol import ReuseMode
@@ -43,13 +43,17 @@ class Gate:
     fraction: float | None = None
     """Handoff after this fraction of the steps, in [0, 1] (source `fraction`)."""
     margin: float | None = None
-    """Success that may be lost, in (0, 1) (source `risk`)."""
+    """Success that may be lost, in (0, 1) (source `risk`; source `drained`: in place of a threshold, the largest one
+    that is certified to lose less with 95 % confidence).
+    """
     confidence: float | None = None
     """Confidence of that promise, in (0, 1) (source `risk`)."""
     row_price: float | None = None
     """Success that one forward evaluation is worth, in [0, 1] (source `value`)."""
     threshold: float | None = None
-    """Total variation below which guidance counts as drained, in (0, 1] (source `drained`)."""
+    """Total variation below which guidance counts as drained, in (0, 1] (source `drained`). Left out: the family's
+    calibrated one where this setting was measured, else 0.5.
+    """
     recheck: int | None = None
     """Guidance comes back for one step after every so many base steps, and stays where it is not drained (source
     `drained`); None: never.
@@ -73,6 +77,12 @@ class Gate:
             within(f"gate.{item.name}", value, 0.0, 1.0)
             if value in _NEVER.get(item.name, ()):
                 raise PolicyError(f"gate.{item.name}", f"must not be {value:g}")
+        if self.source == "drained" and self.margin is not None:
+            for name in ("threshold", "recheck"):
+                if getattr(self, name) is not None:
+                    raise PolicyError(
+                        f"gate.{name}", "cannot be combined with gate.margin, which chooses the threshold"
+                    )
         if self.source == "fraction" and self.fraction is None:
             raise PolicyError("gate.fraction", "is required by gate source 'fraction'")
 
@@ -85,12 +95,18 @@ GATE_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "policy": (),
     "value": ("row_price",),
     "risk": ("margin", "confidence"),
-    "drained": ("threshold", "recheck"),
+    "drained": ("threshold", "margin", "recheck"),
     "never": (),
 }
 _NEVER: Final[Mapping[str, tuple[float, ...]]] = {"margin": (0, 1), "confidence": (0, 1), "threshold": (0,)}
 """Ends of [0, 1] that mean nothing for a setting."""
 GATE_DEFAULTS: Final[Mapping[str, float]] = {"margin": 0.03, "confidence": 0.95, "row_price": 0.002, "threshold": 0.5}
+
+
+def gate_defaults(source: GateSource) -> dict[str, float]:
+    """What a gate source takes for the settings that a request leaves open; `drained` asks for no margin by itself."""
+    unasked = ("margin",) if source == "drained" else ()
+    return {name: GATE_DEFAULTS[name] for name in GATE_FIELDS[source] if name in GATE_DEFAULTS and name not in unasked}
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +226,17 @@ _UNUSED: Final[Mapping[str, tuple[str, ...]]] = {
         *("tail_refresh", "on_fallback", "repair"),
     ),
 }
+
+
+def plainly_guided(policy: DecodingPolicy) -> DecodingPolicy:
+    """`policy` guided as full CFG is, in confidence order: what a fallback to full CFG runs.
+
+    A guidance-first order that never ends is another decoder, and loses success on families that do not drain.
+    """
+    if policy.order not in GUIDED_ORDERS:
+        return policy
+    width = policy.guided_width if policy.boost_threshold is None else 1
+    return replace(policy, order="confidence", boost_threshold=None, guided_width=width)
 
 
 def resolve_policy(preset: str, given: Mapping[str, Any], *, gen_length: int | None = None) -> DecodingPolicy:

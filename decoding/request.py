@@ -99,7 +99,8 @@ class CanvasState:
 
     @property
     def wide(self) -> bool:
-        return self.width > 1
+        """Whether commits may be ahead of the schedule; the run then ends with the last mask."""
+        return self.width > 1 or self.job.policy.boost_threshold is not None
 
     @property
     def finished(self) -> bool:

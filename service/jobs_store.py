@@ -103,6 +103,7 @@ class JobStore:
     def claim(self, model_hash: str) -> JobRecord | None:
         """The oldest job for this model that nobody runs (its owner's lease may have run out), now this server's."""
         with self.database.write() as connection:
+            self._leases.give_up(connection, model_hash)
             job_id = self._leases.claim(connection, model_hash)
             return None if job_id is None else self._one(connection, JOBS.c.id == job_id)
 

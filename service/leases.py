@@ -34,14 +34,10 @@ class Leases:
 
     def claim(self, connection: Connection, model_hash: str) -> str | None:
         """Id of the oldest row for this model that nobody works on (its owner's lease may have run out), now this
-        server's; None where there is none.
+        server's; None where there is none, or none that may be tried again (`give_up`).
         """
         c = self.table.c
-        free = or_(c.status == "queued", and_(c.status == "running", c.lease_until < self.database.now))
-        wanted = and_(c.model_hash == model_hash, free)
-        reason = f"{MAX_ATTEMPTS} servers stopped in the middle of this job; it is not tried again"
-        given_up = {"status": "failed", "finished": self.database.now, "error": reason, "lease_until": None}
-        connection.execute(update(self.table).where(wanted, c.attempts >= MAX_ATTEMPTS).values(given_up))
+        wanted = and_(self._free(model_hash), c.attempts < MAX_ATTEMPTS)
         oldest = select(c.id).where(wanted).order_by(c.created, c.id).limit(1)
         row_id: str | None = connection.scalar(oldest.with_for_update(skip_locked=True))
         if row_id is not None:
@@ -49,6 +45,18 @@ class Leases:
             values["started"] = func.coalesce(c.started, self.database.now)
             connection.execute(update(self.table).where(c.id == row_id).values(values))
         return row_id
+
+    def give_up(self, connection: Connection, model_hash: str) -> int:
+        """Rows for this model that too many servers stopped in the middle of fail for good; how many that were now."""
+        reason = f"{MAX_ATTEMPTS} servers stopped in the middle of this job; it is not tried again"
+        given_up = {"status": "failed", "finished": self.database.now, "error": reason, "lease_until": None}
+        wanted = and_(self._free(model_hash), self.table.c.attempts >= MAX_ATTEMPTS)
+        return connection.execute(update(self.table).where(wanted).values(given_up)).rowcount
+
+    def _free(self, model_hash: str) -> ColumnElement[bool]:
+        c = self.table.c
+        free = or_(c.status == "queued", and_(c.status == "running", c.lease_until < self.database.now))
+        return and_(c.model_hash == model_hash, free)
 
     def claimed(self, *, token: Any = 1, attempts: Any = 1) -> dict[str, Any]:
         """Values of a row that this server works on from now on."""

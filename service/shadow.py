@@ -12,7 +12,7 @@ import logging
 import queue
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,7 +25,7 @@ from service.backend import Backend
 from service.database import Database, DatabaseError
 from service.metrics import Metrics
 from service.settings import Settings
-from service.shadow_case import Case, Chosen, SampleFailedError, case_of, decided
+from service.shadow_case import Case, Chosen, SampleFailedError, case_of, decided, first_pass_ended
 from service.shadow_gates import AuditedGate, SuspendedChoice, WatchedGates, audited, held_gates
 from service.shadow_run import POLL_SECONDS, Auditor
 from service.shadow_schema import AuditRecord, Served
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 BUSY_SECONDS: Final = 0.02
 """Pause between two looks at continuations that run."""
 BACKLOG: Final = 1000
-"""Samples that may have ended and not been stored: each holds its whole run."""
+"""Chosen samples that may run or wait to be stored: each holds its whole run."""
 PURGE_SECONDS: Final = 3600.0
 DAY_SECONDS: Final = 86_400.0
 _SCALE: Final = 2.0**64
@@ -64,7 +64,8 @@ class Shadow:
         self.gates = WatchedGates(backend.gates, self.watch.suspended)
         most = settings.background_in_flight if settings.audit_in_flight is None else settings.audit_in_flight
         self._auditor = Auditor(self.store, backend, most, settings.lease_seconds, self._told, metrics.audit_missed)
-        self._ended: queue.SimpleQueue[Chosen] = queue.SimpleQueue()
+        self._arrived: queue.SimpleQueue[Chosen] = queue.SimpleQueue()
+        self._lines: defaultdict[AuditedGate, deque[Chosen]] = defaultdict(deque)
         self._counts: defaultdict[AuditedGate, Counter[str]] = defaultdict(Counter)
         self._refresh_at = self._purge_at = 0.0
         self._wake = threading.Event()
@@ -109,24 +110,24 @@ class Shadow:
 
     @contextmanager
     def watching(self, prepared: Prepared, handles: Sequence[Handle]) -> Iterator[None]:
-        """Takes a request's chosen samples in when the block has ended, however it did."""
+        """Takes a request's chosen samples in as they end, which they must have when the block ends."""
+        self._admitted(prepared, handles)
         try:
             yield
         finally:
-            self._ended_all(prepared, handles)
+            self._wake.set()
 
-    def _ended_all(self, prepared: Prepared, handles: Sequence[Handle]) -> None:
+    def _admitted(self, prepared: Prepared, handles: Sequence[Handle]) -> None:
         """Quick: what follows is done on the audit's own thread."""
         found = self._asked(prepared) if prepared.chosen else None
         if found is None:
             return
         served: Served = "handoff" if prepared.choice.gate is not None else "full"
         for index in sorted(prepared.chosen):
-            if self._ended.qsize() >= BACKLOG:
+            if self._arrived.qsize() + sum(map(len, tuple(self._lines.values()))) >= BACKLOG:
                 self.metrics.audit_missed()
                 continue
-            self._ended.put(Chosen(*found, served, prepared.id, index, handles[index]))
-        self._wake.set()
+            self._arrived.put(Chosen(*found, served, prepared.id, index, handles[index]))
 
     # -- shutdown ----------------------------------------------------------------------------------------------------
 
@@ -180,12 +181,18 @@ class Shadow:
             self._purge_at = now + PURGE_SECONDS
 
     def _take(self) -> None:
-        """Store the samples that have ended. What a database that cannot be reached has no room for is dropped."""
+        """Store the samples that have ended, those of a gate in the order of their admission: which ends first may
+        depend on the text. What a database that cannot be reached has no room for is dropped.
+        """
+        while not self._arrived.empty():
+            chosen = self._arrived.get()
+            self._lines[chosen.gate].append(chosen)
         cases: list[Case] = []
-        while not self._ended.empty():
-            case = self._case(self._ended.get())
-            if case is not None:
-                cases.append(case)
+        for line in self._lines.values():
+            while line and first_pass_ended(line[0].handle):
+                case = self._case(line.popleft())
+                if case is not None:
+                    cases.append(case)
         if not cases and not self._counts:
             return
         dropped = len(cases)

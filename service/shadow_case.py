@@ -99,6 +99,11 @@ def decided(chosen: Chosen) -> bool:
     return _first_pass(chosen.handle)[1]
 
 
+def first_pass_ended(handle: Handle) -> bool:
+    """Whether a request's first text, that before any repair, is there or never will be."""
+    return handle.done or (handle.pursuit is not None and bool(handle.pursuit.passes))
+
+
 def satisfied(constraint: Mapping[str, object] | None, text: str) -> bool:
     """The verdict on a text. Only requests with a constraint have a family, and so a gate."""
     if constraint is None:

@@ -1,4 +1,4 @@
-"""The shadow audit's pairs as a file, for retraining: one line or row a pair, in the order of their completion."""
+"""The shadow audit's pairs as a file, for retraining: one line or row a pair, in the order of their numbers."""
 
 from __future__ import annotations
 

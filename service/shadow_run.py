@@ -14,7 +14,7 @@ from decoding.job import Job
 from decoding.scheduler import QueueFullError
 from decoding.validation import check_job
 from service.backend import Backend
-from service.leases import LeaseLostError
+from service.leases import MAX_ATTEMPTS, LeaseLostError
 from service.shadow_case import satisfied, shadow_jobs
 from service.shadow_schema import AuditRecord, Served
 from service.shadow_store import ShadowStore
@@ -49,7 +49,7 @@ class Auditor:
         most: int,
         lease_seconds: float,
         told: Told,
-        missed: Callable[[], None],
+        missed: Callable[[int], None],
     ) -> None:
         self.store, self.backend, self.most = store, backend, most
         self.told, self.missed = told, missed
@@ -83,6 +83,11 @@ class Auditor:
         self._look_at = 0.0
 
     def _claim(self) -> None:
+        if len(self._flights) < self.most and time.monotonic() >= self._look_at:
+            given_up = self.store.give_up(self.backend.model.spec.hash)
+            if given_up:
+                logger.warning("%d shadow audits are given up: each has stopped %d servers", given_up, MAX_ATTEMPTS)
+                self.missed(given_up)
         while len(self._flights) < self.most and time.monotonic() >= self._look_at:
             audit = self.store.claim(self.backend.model.spec.hash)
             if audit is None:
@@ -144,7 +149,7 @@ class Auditor:
     def _fail(self, flight: _Flight, error: str) -> None:
         logger.warning("audit %s failed: %s", flight.audit.id, error)
         self.store.fail(flight.audit, error)
-        self.missed()
+        self.missed(1)
 
     def _drop(self, flight: _Flight) -> None:
         self._flights.remove(flight)

@@ -94,7 +94,9 @@ class AuditRecord:
     created: float
     finished: float | None
     sequence: int | None
-    """Place in the order in which the pairs of all servers on this database were completed, from 1."""
+    """Place among the complete pairs of all servers on this database, from 1: those of a gate in the order in which
+    they were queued. None until all earlier ones of its gate have ended.
+    """
     served: Served
     prompt: str
     """Digest of the prompt and the constraint: the cluster."""

@@ -1,4 +1,7 @@
-"""The shadow audit in the database: audits queue durably, are claimed under leases, and end as numbered pairs."""
+"""The shadow audit in the database: audits queue durably, are claimed under leases, and end as numbered pairs.
+
+Pairs of a gate are numbered in the order in which its audits were queued, whichever of them ends first.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Integer, and_, cast, delete, func, or_, select, update
+from sqlalchemy import Connection, Integer, Select, and_, cast, delete, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from service.database import Database
@@ -27,6 +30,9 @@ from service.shadow_schema import (
 
 _ORDER_LOCK: Final = 0x73686477
 """Key of the PostgreSQL advisory lock under which pairs get their numbers: they commit in that order."""
+
+_APART: Final = 1e-5
+"""Seconds between audits that are queued together, so that their order is known where a clock has coarse ticks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +78,15 @@ class ShadowStore:
         A sample that is there already is left alone.
         """
         dropped: Counter[AuditedGate] = Counter()
+        now = self.database.now
         with self.database.write() as connection:
             self._know(connection, {*(case.gate for case in cases), *counts})
             room = most - self._unfinished(connection)
-            for case in cases:
+            for index, case in enumerate(cases):
                 if room <= 0:
                     dropped[case.gate] += 1
                     continue
-                self._insert(connection, case)
+                self._insert(connection, case, now + index * _APART)
                 room -= 1
             for gate in {*counts, *dropped}:
                 own = Counter(counts.get(gate, {})) + Counter(dropped=dropped[gate])
@@ -88,12 +95,12 @@ class ShadowStore:
                     connection.execute(update(GATES).where(GATES.c.id == gate.id).values(values))
         return dropped.total()
 
-    def _insert(self, connection: Connection, case: Case) -> None:
+    def _insert(self, connection: Connection, case: Case, created: float) -> None:
         values: dict[str, Any] = {
             "id": f"aud-{uuid.uuid4().hex}",
             "gate_id": case.gate.id,
             "model_hash": case.gate.model_hash,
-            "created": self.database.now,
+            "created": created,
             "status": "queued",
             f"{case.served}_ok": case.served_ok,
             "texts": {} if case.served_text is None else {case.served: case.served_text},
@@ -131,6 +138,11 @@ class ShadowStore:
                 return None
             return AuditRecord.of(connection.execute(select(*AUDIT_COLUMNS).where(AUDITS.c.id == row_id)).one())
 
+    def give_up(self, model_hash: str) -> int:
+        """Audits that too many servers died of fail for good; how many that were now."""
+        with self.database.write() as connection:
+            return self._leases.give_up(connection, model_hash)
+
     def heartbeat(self, audit: AuditRecord) -> None:
         """Extend the lease. Raises `LeaseLostError`."""
         with self._leases.held(audit.id, audit.token):
@@ -145,19 +157,31 @@ class ShadowStore:
         self._leases.fail(audit.id, audit.token, error)
 
     def finish(self, audit: AuditRecord, *, handoff: bool, full: bool, rows: int, texts: Mapping[str, str]) -> None:
-        """The pair is complete, and gets the next number. Raises `LeaseLostError`."""
+        """The pair is complete; its number comes once no earlier one is unfinished. Raises `LeaseLostError`."""
         ended = {"status": "succeeded", "handoff_ok": handoff, "full_ok": full, "rows": rows, "texts": dict(texts)}
         ended["finished"] = self.database.now
         with self._leases.held(audit.id, audit.token, ended, lease=False) as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(select(func.pg_advisory_xact_lock(_ORDER_LOCK)))
-            last = connection.scalar(select(func.max(AUDITS.c.sequence))) or 0
-            connection.execute(update(AUDITS).where(AUDITS.c.id == audit.id).values(sequence=last + 1))
+            self._number(connection, audit.model_hash)
+
+    def _number(self, connection: Connection, model_hash: str) -> None:
+        if connection.dialect.name == "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock(_ORDER_LOCK)))
+        last = connection.scalar(select(func.max(AUDITS.c.sequence))) or 0
+        due = connection.scalars(_due(model_hash).order_by(AUDITS.c.created, AUDITS.c.id)).all()
+        for number, row_id in enumerate(due, start=last + 1):
+            connection.execute(update(AUDITS).where(AUDITS.c.id == row_id).values(sequence=number))
 
     # -- readers -----------------------------------------------------------------------------------------------------
 
     def pairs(self, model_hash: str, after: int) -> list[CompletedPair]:
-        """The pairs of a model numbered above `after`, in order."""
+        """The pairs of a model numbered above `after`, in order: of each gate, in the order in which its audits were
+        queued, up to the first that has not ended. Which of two ends first may depend on how they end.
+        """
+        with self.database.read() as connection:
+            held_up = connection.execute(_due(model_hash).limit(1)).first()  # by one that failed since
+        if held_up is not None:
+            with self.database.write() as connection:
+                self._number(connection, model_hash)
         query = select(*PAIR_COLUMNS).where(AUDITS.c.model_hash == model_hash, AUDITS.c.sequence > after)
         with self.database.read() as connection:
             return [CompletedPair.of(row) for row in connection.execute(query.order_by(AUDITS.c.sequence))]
@@ -197,6 +221,14 @@ class ShadowStore:
             connection.execute(delete(AUDITS).where(AUDITS.c.status == "queued", AUDITS.c.created < old))
             idle = and_(GATES.c.created < old, GATES.c.id.not_in(held), GATES.c.id.not_in(used))
             connection.execute(delete(GATES).where(idle))
+
+
+def _due(model_hash: str) -> Select[tuple[str]]:
+    """Ids of the complete pairs without a number, of whose gate no audit that was queued earlier is unfinished."""
+    c, other = AUDITS.c, AUDITS.alias()
+    earlier = and_(other.c.gate_id == c.gate_id, other.c.status.in_(UNFINISHED), other.c.created <= c.created)
+    complete = and_(c.model_hash == model_hash, c.status == "succeeded", c.sequence.is_(None))
+    return select(c.id).where(complete, ~select(other.c.id).where(earlier).exists())
 
 
 def _gate_record(row: Mapping[str, Any]) -> GateRecord:

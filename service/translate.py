@@ -14,7 +14,7 @@ from decoding.gating import GateChoice, GateResolver, NeverGate, Regime
 from decoding.job import Job, Sampling, regime_of
 from decoding.models.protocol import DenoisingModel
 from decoding.noise import NoiseKey
-from decoding.policy import DecodingPolicy, Gate, resolve_policy
+from decoding.policy import DecodingPolicy, Gate, plainly_guided, resolve_policy
 from decoding.repair.costs import selection_rows
 from decoding.repair_policy import Repair
 from decoding.validation import check_job
@@ -259,4 +259,5 @@ def _with_gate(
         if choice.nearest_regime
         else "no_gate"
     )
-    return replace(job, handed_off=job.policy.on_fallback == "base"), choice, code
+    policy = plainly_guided(job.policy)
+    return replace(job, policy=policy, handed_off=policy.on_fallback == "base"), choice, code

@@ -18,8 +18,9 @@ from tqdm import tqdm
 
 from decoding.constraints import parse
 from decoding.engine import Engine
+from decoding.gating import DrainedGate, Regime
 from decoding.handle import Handle
-from decoding.job import Job
+from decoding.job import Job, Record, Sampling, regime_of
 from decoding.models.protocol import DenoisingModel
 from decoding.noise import NoiseKey
 from decoding.policy import FREEZE_GRID, Gate, resolve_policy, step_at
@@ -27,12 +28,15 @@ from decoding.rollouts import continuations
 from decoding.scheduler import Scheduler
 from decoding.trace import Trace
 from gate_models.offline.evaluate import software
+from gate_models.offline.gate_data import view_before
 from gate_models.offline.results import identity
 from gate_models.offline.tasks import TaskPrompt
 from gate_models.offline.trace_codec import decode_trace, encode_trace
 
 GATES: Final = tuple(gate / 10 for gate in range(10))
 WIDTHS: Final = (1, 4, 8, 16)
+_POLICY: Final = ("guidance_scale", "order", "guided_width", "boost_threshold")
+"""Settings that are fields of the policy."""
 CHUNK: Final = 4
 """Runs that are decoded, judged and written together."""
 
@@ -46,8 +50,17 @@ class SweepSettings:
     guidance_scale: float = 2.0
     temperature: float = 1.0
     order: str = "confidence"
+    guided_width: int = 1
+    boost_threshold: float | None = None
     widths: tuple[int, ...] = WIDTHS
     gates: tuple[float, ...] = tuple(sorted({*GATES, *FREEZE_GRID}))
+    """Fractions of the steps at which every run branches."""
+    thresholds: tuple[float, ...] = ()
+    """Total variations at which a `drained` gate hands off: each run branches where it would."""
+    wide: bool = True
+    """Whether full CFG of every width above 1 is decoded beside the runs."""
+    record: Record = "fill"
+    """What the recorded runs keep of a step; `drained` needs the commits alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +88,18 @@ class SweptRun:
 
 
 def sweep_steps(settings: SweepSettings, steps: int) -> tuple[int, ...]:
-    """The handoff steps of a sweep, merged where gates fall on one step."""
+    """The handoff steps that all runs of a sweep share, merged where gates fall on one step."""
     return tuple(sorted({step for gate in settings.gates if (step := step_at(gate, steps)) < steps}))
+
+
+def drained_step(trace: Trace, threshold: float, regime: Regime) -> int:
+    """The step before which a `drained` gate at `threshold` ends the guidance of a recorded run; its end where never.
+
+    One guided run serves every threshold: the gate reads what each step recorded.
+    """
+    gate = DrainedGate(threshold)
+    views = (view_before(step, trace.steps, regime, 0, {}) for step in range(1, len(trace.steps)))
+    return next((view.step for view in views if gate.decide([view])[0].handoff), len(trace.steps))
 
 
 def sweep(model: DenoisingModel, prompts: Sequence[TaskPrompt], settings: SweepSettings, path: Path) -> list[SweptRun]:
@@ -106,14 +129,16 @@ def _runs(
     model: DenoisingModel, wanted: Sequence[tuple[TaskPrompt, int]], settings: SweepSettings
 ) -> Iterator[SweptRun]:
     engine = Engine(model, scheduler=Scheduler(max_queued_rows=2**62))
-    recorded = engine.submit_all([_job(model, prompt, sample, settings) for prompt, sample in wanted])
+    recorded = engine.submit_all([run_job(model, prompt, sample, settings) for prompt, sample in wanted])
     wide = [engine.submit_all(_wide(model, *one, settings)) for one in wanted]
     while engine.step():
         pass
     branches: list[dict[tuple[int, int], Handle]] = []
     for (prompt, sample), handle in zip(wanted, recorded, strict=True):
         outcome, own = handle.result(), {}
-        for step in sweep_steps(settings, prompt.steps):
+        regime = regime_of(handle.job, model.spec.hash)
+        drained = {drained_step(outcome.trace, threshold, regime) for threshold in settings.thresholds}
+        for step in sorted({*sweep_steps(settings, prompt.steps), *drained}):
             if step >= len(outcome.trace.steps):
                 continue
             canvas = outcome.trace.prefix(step, model.spec.mask_id).tolist()
@@ -153,8 +178,9 @@ def _fitting(widths: Sequence[int], prompt: TaskPrompt) -> list[int]:
     return [width for width in widths if width <= prompt.gen_length]
 
 
-def _job(model: DenoisingModel, prompt: TaskPrompt, sample: int, settings: SweepSettings) -> Job:
-    given: dict[str, Any] = {"guidance_scale": settings.guidance_scale, "order": settings.order}
+def run_job(model: DenoisingModel, prompt: TaskPrompt, sample: int, settings: SweepSettings) -> Job:
+    """The guided run that is recorded and branched off."""
+    given: dict[str, Any] = {name: getattr(settings, name) for name in _POLICY}
     return Job(
         prompt_ids=tuple(model.codec.encode_prompt(prompt.text())),
         gen_length=prompt.gen_length,
@@ -162,15 +188,16 @@ def _job(model: DenoisingModel, prompt: TaskPrompt, sample: int, settings: Sweep
         policy=resolve_policy("handoff", given | {"gate": Gate("never")}),
         noise=NoiseKey(settings.seed, purpose="audit", arm=f"audit|{prompt.id}", rollout=sample),
         family=parse(prompt.constraint).family,
+        sampling=Sampling(temperature=settings.temperature),
         purpose="audit",
-        record="fill",
+        record=settings.record,
     )
 
 
 def _wide(model: DenoisingModel, prompt: TaskPrompt, sample: int, settings: SweepSettings) -> list[Job]:
     """Full CFG of several positions a step."""
-    plain = replace(_job(model, prompt, sample, settings), record="commits")
-    widths = [width for width in _fitting(settings.widths, prompt) if width > 1]
+    plain = replace(run_job(model, prompt, sample, settings), record="commits")
+    widths = [width for width in _fitting(settings.widths, prompt) if width > 1 and settings.wide]
     return [
         replace(
             plain,

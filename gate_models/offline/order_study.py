@@ -1,7 +1,7 @@
-"""Both commit orders at the same rows: which policies to compare, and a frontier plot and table from their results.
+"""Both commit orders at the same rows: which policies to compare, and tables and plots from their results.
 
-`--policies` prints the list for `astargate evaluate`; `--result` reads what that wrote. Every policy runs on every
-prompt (intention to treat); intervals are Wilson's over texts.
+`--policies` prints a list for `astargate evaluate`; `--result` reads what that wrote, pools seeds, and writes a report
+(`report.md`), the numbers behind it (`study.json`) and two plots into `--out`.
 """
 
 from __future__ import annotations
@@ -9,163 +9,179 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from gate_models.offline.policy_names import parse_policy
+from gate_models.offline.fluency import load_judge
+from gate_models.offline.gate_results import Fluency
+from gate_models.offline.order_plots import plot_frontiers, plot_switch
+from gate_models.offline.order_points import Group, Match, Point, matches, points, read
 
-CONFIDENCE: Final = (
+FIRST: Final = "guidance_boost:b0.8"
+MAIN: Final = (
     "base",
-    "handoff:0.15",
+    "full_cfg",
     "handoff:0.3",
-    "handoff:0.45",
+    "handoff:0.6",
+    "handoff:0.6:k4",
+    "full_cfg:k4",
+    "drained:0.7:k4",
+    f"drained:0.5:{FIRST}",
+    f"drained:0.5:{FIRST}:k4",
+    f"drained:0.5:{FIRST}:m4:k2",
+)
+"""On every family, at its own canvas."""
+CALIBRATED: Final = ("calibrated", "calibrated:k4", f"calibrated:{FIRST}", f"calibrated:{FIRST}:k4", "constant")
+"""The family's own threshold or cut, as the server takes it; where there is none, guidance to the end."""
+FACTORS: Final = (
+    "base",
+    "handoff:0.3",
     "handoff:0.6",
     "full_cfg",
-    "handoff:0.3:k4",
-    "handoff:0.6:k4",
+    f"drained:0.5:{FIRST}",
+    f"drained:0.5:{FIRST}:k4",
 )
-BOOST: Final = (
-    "handoff:0.15:guidance_boost",
-    "handoff:0.3:guidance_boost",
-    "drained:0.5:guidance_boost",
-    "drained:0.3:guidance_boost",
-    "drained:0.5:guidance_boost:b0.8",
-    "drained:0.5:guidance_boost:b0.8:k2",
-    "drained:0.5:guidance_boost:b0.8:k4",
-    "drained:0.5:guidance_boost:b0.8:m4",
-    "drained:0.5:boost_confidence",
+"""Where one of canvas, weight and temperature is moved."""
+SWITCH_FRACTIONS: Final = (0.1, 0.15, 0.22, 0.3, 0.45, 0.6, 0.8)
+SWITCH: Final = (
+    "base",
+    "full_cfg",
+    "full_cfg:guidance_boost",
+    *(f"handoff:{f:g}" for f in SWITCH_FRACTIONS),
+    *(f"handoff:{f:g}:guidance_boost" for f in SWITCH_FRACTIONS),
 )
-SERIES: Final[Mapping[str, str]] = {
-    "confidence order": "#4c72b0",
-    "guidance first": "#dd8452",
-    "guidance first, parallel tail": "#c44e52",
-    "confidence order, parallel tail": "#8172b3",
+"""The switch curve S(t) of Definition 1 in both orders: fresh runs that hand off at each fraction."""
+WORDS: Final = (f"drained:0.5:{FIRST}:k2", f"drained:0.5:{FIRST}:m4:k2", f"drained:0.5:{FIRST}:m2:k2")
+"""Whole words (with and `--without whole_words`) and re-checks."""
+LISTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "main": MAIN,
+    "calibrated": CALIBRATED,
+    "factors": FACTORS,
+    "switch": SWITCH,
+    "words": WORDS,
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One policy on one task."""
-
-    policy: str
-    series: str
-    rows: float
-    success: float
-    low: float
-    high: float
-    perplexity: float | None
-    repeats: float
-
-
-def series_of(policy: str) -> str:
-    """The group that a policy is drawn in."""
-    own = parse_policy(policy).policy
-    name = "confidence order" if own.order in ("confidence", "random") else "guidance first"
-    return name + (", parallel tail" if own.tail_width > 1 else "")
-
-
-def points(rows: Mapping[str, Mapping[str, Any]]) -> list[Point]:
-    """The policies of one task by rows a text."""
-    found = [
-        Point(
-            policy,
-            series_of(policy),
-            row["rows_per_sample"],
-            row["success"],
-            row["success_interval_95"][0],
-            row["success_interval_95"][1],
-            (row.get("fluency") or {}).get("perplexity"),
-            row["adjacent_repeat_rate"],
-        )
-        for policy, row in rows.items()
-    ]
-    return sorted(found, key=lambda point: point.rows)
-
-
-def frontier(found: Sequence[Point]) -> list[Point]:
-    """The points that no cheaper (or equally dear) point of the series beats in success."""
-    kept: list[Point] = []
-    for point in sorted(found, key=lambda p: (p.rows, -p.success)):
-        if not kept or point.success > kept[-1].success:
-            kept.append(point)
-    return kept
-
-
-def matched_table(tasks: Mapping[str, Sequence[Point]]) -> str:
-    """For each task and each guidance-first policy, the best confidence-order policy at no more rows."""
+def group_table(found: Sequence[Point]) -> str:
+    """All policies of one group by rows."""
     lines = [
-        "| task | guidance first | rows | success | ppl | repeats | confidence order at no more rows | rows | success "
-        "| ppl | repeats |",
+        "| policy | success | 95 % | loss to full CFG | rows | ppl | repeats | words | handoff |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for point in found:
+        loss = "-" if point.loss is None else point.loss.signed
+        span = f"{point.success.low:.2f}-{point.success.high:.2f}"
+        handoff = "-" if point.handoff is None else f"{point.handoff:.2f}"
+        lines.append(
+            f"| {point.policy} | {point.success.value:.3f} | {span} | {loss} | {point.rows:.1f} | {_ppl(point)} "
+            f"| {point.repeats:.2f} | {point.words:.1f} | {handoff} |"
+        )
+    return "\n".join(lines)
+
+
+def matched_table(found: Mapping[Group, Sequence[Point]]) -> str:
+    """Every guidance-first policy beside the best confidence-order policy at no more rows."""
+    lines = [
+        "| task | guidance first | rows | success | ppl | confidence order, no more rows | rows | success | ppl "
+        "| difference | |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for task, found in tasks.items():
-        plain = [point for point in found if point.series.startswith("confidence")]
-        for point in found:
-            if not point.series.startswith("guidance"):
-                continue
-            cheaper = [other for other in plain if other.rows <= point.rows]
-            if cheaper:
-                best = max(cheaper, key=lambda other: other.success)
-                lines.append(f"| {task} | {_cells(point)} | {_cells(best)} |")
-    return "\n".join(lines) + "\n"
+    for (task, _), own in found.items():
+        lines += [
+            f"| {task} | {_cells(match.own)} | {_cells(match.other)} | {match.difference.signed} | {match.verdict} |"
+            for match in matches(own)
+        ]
+    return "\n".join(lines)
 
 
 def _cells(point: Point) -> str:
-    perplexity = "-" if point.perplexity is None else f"{point.perplexity:.0f}"
-    span = f"{point.success:.2f} ({point.low:.2f}-{point.high:.2f})"
-    return f"{point.policy} | {point.rows:.1f} | {span} | {perplexity} | {point.repeats:.2f}"
+    return f"{point.policy} | {point.rows:.1f} | {point.success.value:.2f} | {_ppl(point)}"
 
 
-def plot(tasks: Mapping[str, Sequence[Point]], path: Path) -> None:
-    """A panel a task: success over rows, one line (its frontier) and all points for each series."""
-    from matplotlib.figure import Figure  # noqa: PLC0415  # drawing is rare, and its import slow
+def _ppl(point: Point) -> str:
+    return "-" if point.perplexity is None else f"{point.perplexity:.0f}"
 
-    columns = min(3, len(tasks))
-    lines = -(-len(tasks) // columns)
-    figure = Figure(figsize=(4.2 * columns, 3.2 * lines), layout="constrained")
-    for number, (task, found) in enumerate(tasks.items(), 1):
-        axes = figure.add_subplot(lines, columns, number)
-        for series, colour in SERIES.items():
-            own = [point for point in found if point.series == series]
-            if not own:
-                continue
-            spread = [[p.success - p.low for p in own], [p.high - p.success for p in own]]
-            values = [p.rows for p in own], [p.success for p in own]
-            axes.errorbar(*values, yerr=spread, fmt="o", color=colour, ms=4, lw=0.6, alpha=0.55)
-            best = frontier(own)
-            axes.plot([p.rows for p in best], [p.success for p in best], color=colour, lw=1.8, label=series)
-        axes.set_title(task, fontsize=10)
-        axes.set_xlabel("forward evaluations a text", fontsize=8)
-        axes.set_ylabel("success", fontsize=8)
-        axes.tick_params(labelsize=8)
-        axes.grid(alpha=0.25)
-        if number == 1:
-            axes.legend(fontsize=7, loc="lower right")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+
+def verdicts(found: Mapping[Group, Sequence[Point]]) -> dict[str, dict[str, list[str]]]:
+    """By policy: the tasks where it wins, loses and is even at matched rows."""
+    counted: dict[str, dict[str, list[str]]] = {}
+    for (task, _), own in found.items():
+        for match in matches(own):
+            row = counted.setdefault(match.own.policy, {"wins": [], "even": [], "loses": []})
+            row[match.verdict].append(task)
+    return counted
+
+
+def study(found: Mapping[Group, Sequence[Point]], common: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers as plain JSON."""
+    return {
+        **common,
+        "groups": [
+            {
+                "task": task,
+                "setting": setting,
+                "policies": [point.to_json() for point in own],
+                "matched": [_match(match) for match in matches(own)],
+            }
+            for (task, setting), own in found.items()
+        ],
+    }
+
+
+def _match(match: Match) -> dict[str, Any]:
+    difference = match.difference
+    return {
+        "policy": match.own.policy,
+        "against": match.other.policy,
+        "difference": [round(value, 3) for value in (difference.value, difference.low, difference.high)],
+        "verdict": match.verdict,
+    }
+
+
+def report(found: Mapping[Group, Sequence[Point]], common: Mapping[str, Any], commands: Sequence[str]) -> str:
+    """The whole study in Markdown."""
+    head = (
+        f"Model {common['model']} ({common['model_hash']}, {common['precision']}), seeds "
+        f"{', '.join(map(str, common['seeds']))}, perplexity by {common['judge']}. Intervals: 95 %, bootstrap over "
+        "prompts; every policy on every prompt. *Loss*: full CFG in confidence order less the policy, on the same "
+        "prompts. *Difference*: guidance first less the best confidence-order policy at no more rows, which was chosen "
+        "on these prompts (a reading against guidance first); *wins* or *loses* where its interval excludes 0. Full "
+        "CFG of several positions a step is no candidate there: its texts repeat themselves (see the tables)."
+    )
+    parts = ["# Commit order study", head, *(f"```\n{command}\n```" for command in commands)]
+    parts += ["## At matched rows", matched_table(found), "## All policies"]
+    for (task, setting), own in found.items():
+        parts += [f"### {task}: {setting}, {own[0].prompts} prompts", group_table(own)]
+    return "\n\n".join(parts) + "\n"
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--policies", action="store_true", help="print the policies to evaluate and stop")
+    parser.add_argument("--policies", choices=LISTS, help="print the policies of a list and stop")
     parser.add_argument("--result", type=Path, nargs="+", help="JSON of astargate evaluate")
-    parser.add_argument("--plot", type=Path, help="PNG to write")
+    parser.add_argument("--switch", type=Path, nargs="+", help="results of the switch list, to be drawn")
+    parser.add_argument("--command", action="append", default=[], help="how the results were made, for the report")
+    parser.add_argument("--out", type=Path, help="folder to write")
     arguments = parser.parse_args()
     if arguments.policies:
-        print(",".join((*CONFIDENCE, *BOOST)))
+        print(",".join(LISTS[arguments.policies]))
         return
-    if not arguments.result:
-        parser.error("give --policies or --result")
-    tasks = {
-        task: points(cells["policies"])
-        for path in arguments.result
-        for task, cells in json.loads(path.read_text())["tasks"].items()
-    }
-    print(matched_table(tasks))
-    if arguments.plot:
-        plot(tasks, arguments.plot)
+    if not arguments.result or arguments.out is None:
+        parser.error("give --policies, or --result with --out")
+    fluency = Fluency(load_judge())
+    texts, common = read(arguments.result)
+    found = {group: points(own, fluency) for group, own in texts.items()}
+    common = common | {"judge": fluency.judge.name}
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "report.md").write_text(report(found, common, arguments.command), encoding="utf-8")
+    lines = json.dumps(study(found, common) | {"commands": arguments.command}, indent=None)
+    (arguments.out / "study.json").write_text(lines.replace('{"policy"', '\n{"policy"') + "\n", encoding="utf-8")
+    plot_frontiers(found, arguments.out / "frontiers.png")
+    if arguments.switch:
+        curves, _ = read(arguments.switch)
+        plot_switch({group: points(own, fluency) for group, own in curves.items()}, arguments.out / "switch.png")
+    print(matched_table(found))
 
 
 if __name__ == "__main__":

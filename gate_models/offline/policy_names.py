@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from decoding import policy as policies
-from decoding.gating import BuiltinGates, Gate, Regime
+from decoding.gating import BuiltinGates, Gate, NeverGate, Regime
 from decoding.order import GUIDED_ORDERS
 from decoding.policy import DecodingPolicy, resolve_policy
 from decoding.policy_checks import PolicyError
 from decoding.repair_policy import Repair
 
 HELP = (
-    "comma-separated: base, full_cfg, handoff:FRACTION, parallel_tail:FRACTION (8 wide) or drained:THRESHOLD, each "
+    "comma-separated: base, full_cfg, handoff:FRACTION, parallel_tail:FRACTION (8 wide), drained:THRESHOLD, constant "
+    "(the family's measured cut) or calibrated (drained at the family's measured threshold), each "
     "with optional :kN (tail width; guided width for full_cfg), :aX (adaptive tail threshold), :rprefixN or :rdualN "
     "(the tail reuses keys and values, refreshed every N steps), :wX (guidance scale), :ORDER (random, "
     "guidance_boost, ...), :gN (guided width), :bX (boost threshold; up to 8 positions unless :gN), :mN (drained gates "
     "look again every N base steps), :repairKxR[-SELECTOR][@ANCHOR] (reopen K positions of a failed text, R rounds), "
-    ":bestN (N attempts until one holds), :rowsN (budget of repair); or auto:ROWS, the cascade with that budget"
+    ":bestN (N attempts until one holds), :rowsN (budget of repair); or auto, auto:ROWS: the cascade and its budget"
 )
 
 
@@ -28,6 +30,8 @@ _WHOLE: Final = {"g": "guided_width", "m": "recheck"}
 _REAL: Final = {"a": "tail_threshold", "w": "guidance_scale", "b": "boost_threshold"}
 _NUMBERED: Final = {"handoff": "handoff", "parallel_tail": "parallel_tail", "drained": "handoff"}
 """Names that take a number, and the presets that they stand for."""
+_CALIBRATED: Final[Mapping[str, policies.GateSource]] = {"constant": "constant", "calibrated": "drained"}
+"""Names whose gate is the family's, and its source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,10 @@ def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
                 else policies.Gate("fraction", fraction=value)
             )
             given["gate"] = setting
-        if head == "auto":
+        if head in _CALIBRATED:
+            preset, setting = "handoff", policies.Gate(_CALIBRATED[head])
+            given["gate"] = setting
+        if head == "auto" and options:
             given["budget_rows"] = int(_number(name, head, options))
         if guidance_scale is not None and preset != "base":
             given["guidance_scale"] = guidance_scale
@@ -146,6 +153,8 @@ def _option(option: str, preset: str) -> dict[str, Any]:
 
 
 def _gate(setting: policies.Gate) -> Gate:
+    if setting.source == "constant" or (setting.source == "drained" and setting.threshold is None):
+        return NeverGate()  # whoever knows family and model puts the family's cut in its place
     regime = Regime("", None, 2.0, 1, 1, 1, 1.0, None, "probability", "confidence", "as_is")
     gate = BuiltinGates().resolve(setting, regime).gate
     if gate is None:

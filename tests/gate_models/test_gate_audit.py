@@ -19,7 +19,7 @@ from gate_models.offline.gate_frontier import plot
 from gate_models.offline.gate_readoff import arms_at, decided_steps, never_arms
 from gate_models.offline.gate_results import Fluency, at_same_rows, results
 from gate_models.offline.gate_sources import all_arms
-from gate_models.offline.gate_sweep import SweepSettings, _job, sweep, sweep_steps
+from gate_models.offline.gate_sweep import SweepSettings, run_job, sweep, sweep_steps
 from gate_models.offline.gate_tables import source_table
 from gate_models.offline.tasks import TaskPrompt
 from tests.decoding.tiny import tiny_model
@@ -93,7 +93,7 @@ def test_what_is_read_off_is_what_the_engine_does(model, swept, held, index):
     engine = Engine(model)
     jobs = []
     for run in runs:
-        recorded = _job(model, run.prompt, run.sample, SETTINGS)
+        recorded = run_job(model, run.prompt, run.sample, SETTINGS)
         policy = resolve_policy("handoff", {"gate": Gate("raw"), "guidance_scale": 2.0})
         jobs.append(dataclasses.replace(recorded, policy=policy, gate=gate, constraint=run.prompt.constraint))
     handles = engine.submit_all(jobs)

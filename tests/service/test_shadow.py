@@ -12,6 +12,7 @@ from decoding.gating import NeverGate
 from decoding.rollouts import continuations
 from gate_models.offline.horizon import state_at
 from service.database import open_database
+from service.leases import MAX_ATTEMPTS
 from service.shadow import chosen_samples
 from service.shadow_case import job_of, recipe_of, satisfied, would_hand_off
 from service.shadow_schema import AUDITS
@@ -167,6 +168,20 @@ def test_a_caller_who_leaves_after_the_handoff_stays_in_the_sample(database):
     assert not [audit for audit in audits(database) if audit.request_id == early.id]
     (record,) = desk.shadow.store.gates(mini().spec.hash)
     assert (record.queued, record.kept, record.unfinished) == (2, 0, 1)
+
+
+def test_an_audit_that_kills_servers_is_counted_as_dropped(database):
+    desk = Desk(database)
+    desk.serve(n=2)
+    desk.shadow._take()
+    with database.write() as connection:
+        doomed = {"status": "running", "attempts": MAX_ATTEMPTS, "lease_until": 0.0}
+        connection.execute(update(AUDITS).where(AUDITS.c.sample == 0).values(doomed))
+    desk.audit()
+    (record,) = desk.shadow.store.gates(mini().spec.hash)
+    assert (record.failed, record.waiting) == (1, 0)
+    assert (desk.value("audit_dropped_total"), desk.value("audit_pairs_total")) == (1, 1)
+    assert desk.shadow.watch.verdict(record.gate).pairs == 1  # which had waited for the other one
 
 
 def test_a_full_queue_drops_and_counts(database):

@@ -100,14 +100,15 @@ def test_a_dead_server_s_audit_is_run_once_by_another(stores):
         finish(other, taken)
 
 
-def test_an_audit_that_kills_servers_is_given_up(stores, database):
-    store, _ = stores
+def test_an_audit_that_kills_servers_is_given_up_and_counted_once(stores, database):
+    store, other = stores
     store.keep([case()], {}, 10)
     for _ in range(MAX_ATTEMPTS):
         assert store.claim(MODEL) is not None
         with database.write() as connection:
             connection.execute(update(AUDITS).values(lease_until=0.0))
     assert store.claim(MODEL) is None
+    assert [store.give_up("another model"), store.give_up(MODEL), other.give_up(MODEL)] == [0, 1, 0]
     (record,) = store.gates(MODEL)
     assert (record.failed, record.waiting) == (1, 0)
 
@@ -126,6 +127,19 @@ def test_many_servers_number_pairs_without_gaps(database):
     pairs = servers[0].pairs(MODEL, 0)
     assert [pair.sequence for pair in pairs] == list(range(1, count + 1))
     assert len({pair.prompt for pair in pairs}) == count
+
+
+def test_pairs_of_a_gate_are_numbered_as_they_were_queued_whichever_ends_first(stores):
+    store, other = stores
+    store.keep([case(index, RISK if index == 3 else GATE) for index in range(6)], {}, 10)
+    held = {audit.prompt: audit for audit in (store.claim(MODEL) for _ in range(6))}
+    for prompt in ("p5", "p3", "p2", "p1"):
+        finish(store, held[prompt])
+    assert [pair.prompt for pair in other.pairs(MODEL, 0)] == ["p3"]  # another gate's does not wait
+    finish(store, held["p0"])
+    assert [pair.prompt for pair in other.pairs(MODEL, 1)] == ["p0", "p1", "p2"]
+    store.fail(held["p4"], "a failure of the engine")
+    assert [(pair.sequence, pair.prompt) for pair in other.pairs(MODEL, 4)] == [(5, "p5")]
 
 
 def test_what_finds_no_room_is_counted(stores):

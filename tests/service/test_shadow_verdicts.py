@@ -32,7 +32,7 @@ def planted(desk, count, *, handoff, full):
     gate, asked = desk.shadow._asked(prepared)
     chosen = Chosen(gate, asked, "handoff", prepared.id, 0, handle)
     case = case_of(chosen, mini(), desk.backend.gates.reader)
-    desk.shadow._ended.get()
+    desk.shadow._arrived.get()
     other = ShadowStore(desk.shadow.store.database, "other", 60)
     cases = [replace(case, prompt=f"p{index}", request_id=f"gen-{index}") for index in range(count)]
     assert other.keep(cases, {}, count) == 0

@@ -123,6 +123,7 @@ def test_commit_order_changes_guidance_and_its_horizon() -> None:
     empty = tables.canvas.empty
     base = [toy.committors("base")[0][empty] for toy in (confidence, boost, random)]
     guided = [toy.committors("guided")[0][empty] for toy in (confidence, boost, random)]
+    assert [round(float(value), 3) for value in (*base[:2], *guided[:2])] == [0.110, 0.110, 0.835, 0.115]
     assert float(base[0] - base[1]) == 0.0
     assert abs(float(base[0] - base[2])) > 0.01
     assert min(abs(float(guided[i] - guided[j])) for i, j in ((0, 1), (0, 2), (1, 2))) > 0.01
