@@ -1,0 +1,202 @@
+"""Calibrated thresholds of `drained`: read off one run for all, used in their own regime only, and honest elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from decoding.engine import Engine
+from decoding.gating import DrainedGate, FractionGate, Regime
+from decoding.policy import GATE_DEFAULTS, Gate, PolicyError, resolve_policy
+from gate_models.constants import ConstantCut, ConstantGates
+from gate_models.drained import MEASURED, DrainedGates, DrainedThreshold, read_thresholds, write_thresholds
+from gate_models.ladder import MARGINS
+from gate_models.offline import calibrate_drained as own
+from gate_models.offline import drained_table
+from gate_models.offline.census_plan import split_of
+from gate_models.offline.gate_sweep import drained_step, run_job, sweep
+from gate_models.offline.tasks import SUBTASKS, TaskPrompt
+from tests.decoding.tiny import tiny_model
+
+REGIME = Regime("hash", "commongen-k3", 2.0, 16, 16, 1, 1.0, None, "probability", "guidance_boost", "as_is")
+PROMISED = {"0.01": None, "0.03": 0.2, "0.05": 0.4}
+FOUND = DrainedThreshold(REGIME, 0.6, PROMISED, {"prompts": 90, "margin": 0.03})
+DIFFUSE = dataclasses.replace(
+    FOUND, regime=dataclasses.replace(REGIME, family="ccg-sentiment"), threshold=None, certified={"0.03": None}
+)
+GATES = DrainedGates((FOUND, DIFFUSE))
+PLAN = own.Plan(("commongen-k3",), prompts=3, samples=2, seed=3, boost_threshold=0.05, guided_width=4)
+PROMPTS = [
+    TaskPrompt(f"p{i}", "commongen-k3", text, {"type": "keywords", "keywords": ["a", "b", "c"]}, 12, 12)
+    for i, text in enumerate(("a b", "d e f", "x"))
+]
+
+
+def test_without_a_threshold_the_calibrated_one_serves_its_regime() -> None:
+    gate = GATES.resolve(Gate("drained"), REGIME).gate
+    assert gate == DrainedGate(0.6, version=MEASURED)
+
+
+@pytest.mark.parametrize("change", [{"steps": 32}, {"tail_width": 4}, {"family": "commongen-k4"}, {"family": None}])
+def test_elsewhere_the_default_serves_and_its_version_says_so(change: dict[str, object]) -> None:
+    gate = GATES.resolve(Gate("drained"), dataclasses.replace(REGIME, **change)).gate  # type: ignore[arg-type]
+    assert gate == DrainedGate(GATE_DEFAULTS["threshold"])
+    assert gate.version == "builtin"
+
+
+def test_a_given_threshold_is_taken_as_it_is() -> None:
+    assert GATES.resolve(Gate("drained", threshold=0.2), REGIME).gate == DrainedGate(0.2)
+    assert GATES.resolve(Gate("drained", threshold=0.2), DIFFUSE.regime).gate == DrainedGate(0.2)
+
+
+def test_guidance_that_does_not_drain_falls_back_with_the_reason() -> None:
+    choice = GATES.resolve(Gate("drained"), DIFFUSE.regime)
+    assert choice.gate is None
+    assert "ccg-sentiment" in (choice.fallback_reason or "")
+    assert "does not drain" in (choice.fallback_reason or "")
+
+
+@pytest.mark.parametrize(("margin", "threshold"), [(0.03, 0.2), (0.04, 0.2), (0.9, 0.4), (0.01, None), (0.005, None)])
+def test_a_margin_takes_the_certified_threshold_or_says_why_not(margin: float, threshold: float | None) -> None:
+    choice = GATES.resolve(Gate("drained", margin=margin), REGIME)
+    assert choice.gate == (None if threshold is None else DrainedGate(threshold, version=MEASURED))
+    assert threshold is not None or "95% confidence" in (choice.fallback_reason or "")
+
+
+def test_a_margin_promises_nothing_outside_the_regime() -> None:
+    other = GATES.resolve(Gate("drained", margin=0.03), dataclasses.replace(REGIME, guidance_scale=1.0))
+    assert other.gate is None
+    assert "guidance_scale" in (other.fallback_reason or "")
+    assert (other.nearest_regime or {})["guidance_scale"] == 2.0
+    for family in ("commongen-k4", None):
+        unknown = GATES.resolve(Gate("drained", margin=0.03), dataclasses.replace(REGIME, family=family))
+        assert unknown.gate is None
+        assert "no drained threshold" in (unknown.fallback_reason or "")
+
+
+@pytest.mark.parametrize("with_margin", [{"threshold": 0.5}, {"recheck": 2}])
+def test_a_margin_chooses_the_threshold_itself(with_margin: dict[str, float]) -> None:
+    with pytest.raises(PolicyError, match=r"gate\.margin"):
+        Gate("drained", margin=0.03, **with_margin)  # type: ignore[arg-type]
+
+
+def test_constant_cuts_and_thresholds_stand_side_by_side() -> None:
+    both = ConstantGates((ConstantCut(REGIME, 0.7, {}),), GATES)
+    assert isinstance(both.resolve(Gate("constant"), REGIME).gate, FractionGate)
+    assert both.resolve(Gate("drained"), REGIME).gate == DrainedGate(0.6, version=MEASURED)
+
+
+def test_round_trip_and_clear_errors(tmp_path: Path) -> None:
+    path = tmp_path / "drained.json"
+    write_thresholds([FOUND, DIFFUSE], path)
+    assert read_thresholds(path) == [FOUND, DIFFUSE]
+    path.write_text('{"format": 7, "thresholds": []}')
+    with pytest.raises(ValueError, match="format 7"):
+        read_thresholds(path)
+
+
+@pytest.mark.parametrize(
+    ("losses", "expected"),
+    [
+        ({0.1: 0.0, 0.3: 0.03, 0.5: 0.2}, 0.3),
+        ({0.1: 0.0, 0.3: 0.05, 0.5: 0.0}, 0.5),
+        ({0.1: 0.04, 0.3: 0.05}, None),
+        ({0.1: -0.1, 0.3: -0.2}, 0.3),
+    ],
+)
+def test_the_largest_threshold_that_loses_little_enough(losses: dict[float, float], expected: float | None) -> None:
+    assert own.largest_within(losses, 0.03) == expected
+
+
+def test_certificates_follow_the_fixed_sequence() -> None:
+    none, some = np.zeros(400), np.r_[np.ones(60), np.zeros(340)]
+    found = own.certified({0.1: none, 0.3: none, 0.5: some, 0.7: none})
+    assert found["0.03"] == 0.3
+    assert found["0.01"] == 0.3
+    assert found[f"{MARGINS[-1]:g}"] == 0.3
+    assert set(own.certified({0.1: some}).values()) == {None}
+
+
+def test_no_prompt_of_the_audit_set_is_used() -> None:
+    for task in SUBTASKS:
+        prompts = own.prompts_of(task, 40)
+        assert 0 < len(prompts) <= 40
+        assert len({(prompt.gen_length, prompt.steps) for prompt in prompts}) == 1
+        assert all(split_of(0, task, prompt.id) != "audit" for prompt in prompts)
+
+
+@pytest.mark.parametrize("order", own.ORDERS)
+def test_what_is_read_off_is_what_the_engine_does(order: str, tmp_path: Path) -> None:
+    """The same noise, live: at every threshold the gate hands off where the recorded run says, and branches start."""
+    model, settings = tiny_model(), PLAN.settings(order)
+    runs = sweep(model, PROMPTS, settings, tmp_path / "sweep.jsonl")
+    engine, asked = Engine(model), []
+    for run in runs:
+        job = run_job(model, run.prompt, run.sample, settings)
+        given = {name: getattr(job.policy, name) for name in ("guidance_scale", "order", "guided_width")}
+        for theta in settings.thresholds:
+            policy = resolve_policy(
+                "handoff", given | {"boost_threshold": job.policy.boost_threshold, "gate": Gate("drained")}
+            )
+            live = engine.submit(dataclasses.replace(job, policy=policy, gate=DrainedGate(theta)))
+            asked.append((run, theta, live))
+    while engine.step():
+        pass
+    regime = dataclasses.replace(REGIME, gen_length=12, steps=12)
+    handed = 0
+    for run, theta, live in asked:
+        step = drained_step(run.trace, theta, regime)
+        outcome = live.result()
+        assert outcome.handoff_step == (step if step < len(run.trace.steps) else None)
+        if outcome.handoff_step is not None:
+            handed += 1
+            assert run.branches[1, step].rows == outcome.ledger.total
+    assert handed
+    assert all(
+        step in {drained_step(run.trace, t, regime) for t in settings.thresholds}
+        for run in runs
+        for _, step in run.branches
+    )
+
+
+def test_calibration_gives_a_threshold_for_every_order_and_width(tmp_path: Path) -> None:
+    model = tiny_model()
+    plan = dataclasses.replace(PLAN, prompts=2, samples=1)
+    found = own.calibrate(model, plan, tmp_path)
+    assert [(one.regime.order, one.regime.tail_width) for one in found] == [
+        (order, width) for order in own.ORDERS for width in own.WIDTHS
+    ]
+    for one in found:
+        assert one.regime.family == "commongen-k3"
+        assert one.regime.boost_threshold == (None if one.regime.order == "confidence" else 0.05)
+        points = one.evidence["curve"]
+        assert list(points) == [f"{theta:g}" for theta in own.THRESHOLDS]
+        assert all(p["rows"] <= 2 * one.regime.steps for p in points.values())
+        rows = [point["rows"] for point in points.values()]
+        serial = one.regime.tail_width == 1 and one.regime.order == "confidence"
+        assert not serial or rows == sorted(rows, reverse=True)
+    assert own.calibrate(model, dataclasses.replace(plan, prompts=None), tmp_path) == found
+    with pytest.raises(ValueError, match="no prompt of task 'ccg-length'"):
+        own.calibrate(model, dataclasses.replace(plan, tasks=("ccg-length",), prompts=None), tmp_path)
+    resolved = DrainedGates(tuple(found)).resolve(Gate("drained"), found[0].regime)
+    assert (resolved.gate is None) == (found[0].threshold is None)
+
+
+def test_the_table_shows_the_cheapest_width_that_keeps_the_loss_and_never() -> None:
+    def point(loss: float, rows: float) -> dict[str, object]:
+        return {"loss": loss, "loss_interval_95": [loss - 0.1, loss + 0.1], "rows": rows, "perplexity": 90.0}
+
+    def one(order: str, width: int, threshold: float | None, rows: float, loss: float) -> DrainedThreshold:
+        regime = dataclasses.replace(REGIME, order=order, tail_width=width)
+        full = {"success": 0.9, "rows": 32.0, "perplexity": 80.0}
+        return DrainedThreshold(
+            regime, threshold, {}, {"prompts": 50, "full_cfg": full, "curve": {"0.5": point(loss, rows)}}
+        )
+
+    found = [one("confidence", 1, 0.5, 22.0, 0.0), one("confidence", 4, 0.5, 15.0, 0.02)]
+    shown = drained_table.table([*found, one("guidance_boost", 4, None, 10.0, 0.08)])
+    assert "| commongen-k3 | 50 | 0.90, 32, 80 | 4, 0.5, +0.02 [-0.08, +0.12], 15.0, 90 |" in shown
+    assert "never (smallest loss +0.08)" in shown

@@ -1,0 +1,128 @@
+"""The commit order study: pooled over seeds, prompts as the unit, and honest comparisons at matched rows."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gate_models.offline import evaluate, order_study
+from gate_models.offline.evaluate import EvaluateSettings
+from gate_models.offline.fluency import load_judge
+from gate_models.offline.gate_results import Fluency
+from gate_models.offline.order_plots import curves_of
+from gate_models.offline.order_points import matches, points, read, series_of
+from gate_models.offline.policy_names import parse_policy
+from tests.decoding.tiny import tiny_model
+
+
+def samples(rate: list[float], rows: int, text: str = "a dog runs") -> list[dict[str, Any]]:
+    """Ten texts a prompt, of which a share of `rate` [prompts] satisfies."""
+    return [
+        {
+            "prompt_id": f"p{number}",
+            "satisfied": index < round(10 * share),
+            "text": text,
+            "rows": rows,
+            "full_cfg_equivalent": 32,
+            "handoff_fraction": None,
+        }
+        for number, share in enumerate(rate)
+        for index in range(10)
+    ]
+
+
+HALF = [0.5] * 40
+TEXTS = {
+    "base": samples([0.1] * 40, 16),
+    "handoff:0.3": samples(HALF, 21),
+    "full_cfg": samples([0.9] * 40, 32),
+    "full_cfg:k4": samples([0.9] * 40, 8),
+    "drained:0.5:guidance_boost:b0.8": samples([0.8] * 40, 21),
+    "drained:0.5:guidance_boost:b0.8:k4": samples([0.1] * 40, 17),
+}
+
+
+def test_a_guidance_first_policy_stands_beside_the_best_that_costs_no_more() -> None:
+    found = points(TEXTS, Fluency(load_judge()))
+    pairs = {match.own.policy: match for match in matches(found)}
+    first = pairs["drained:0.5:guidance_boost:b0.8"]
+    assert first.other.policy == "handoff:0.3"
+    assert first.difference.value == pytest.approx(0.3)
+    assert first.verdict == "wins"
+    cheap = pairs["drained:0.5:guidance_boost:b0.8:k4"]
+    assert (cheap.other.policy, cheap.verdict) == ("base", "even")
+    losses = {point.policy: point.loss.value for point in found if point.loss is not None}
+    assert losses["full_cfg"] == 0.0
+    assert losses["base"] == pytest.approx(0.8)
+
+
+def test_prompts_are_the_unit() -> None:
+    """Ten equal texts a prompt tell as much as one: the interval is that of 40 prompts."""
+    split = [1.0] * 20 + [0.0] * 20
+    (one,) = points({"base": samples(split, 16)}, Fluency(load_judge()))
+    assert one.success.high - one.success.low > 0.25
+    assert (one.prompts, one.texts) == (40, 400)
+
+
+@pytest.mark.parametrize(
+    ("policy", "series"),
+    [
+        ("base", "confidence order"),
+        ("full_cfg:k4", "confidence order, parallel tail"),
+        ("drained:0.5:guidance_boost:b0.8", "guidance first"),
+        ("calibrated:guidance_boost:b0.8:k4", "guidance first, parallel tail"),
+        ("calibrated", "confidence order"),
+    ],
+)
+def test_series(policy: str, series: str) -> None:
+    assert series_of(policy) == series
+
+
+def test_lists_are_policies_that_can_be_parsed() -> None:
+    for names in order_study.LISTS.values():
+        assert len(set(names)) == len(names)
+        for name in names:
+            parse_policy(name)
+
+
+def test_the_switch_curve_has_a_horizon_in_each_order() -> None:
+    texts = {"base": samples([0.1] * 40, 16), "full_cfg": samples([0.9] * 40, 32)}
+    texts["full_cfg:guidance_boost"] = samples([0.8] * 40, 32)
+    for fraction, confidence, boost in ((0.15, 0.2, 0.5), (0.3, 0.3, 0.8), (0.6, 0.9, 0.8)):
+        texts[f"handoff:{fraction}"] = samples([confidence] * 40, 20)
+        texts[f"handoff:{fraction}:guidance_boost"] = samples([boost] * 40, 20)
+    curves = curves_of("T = 16, temperature 1", points(texts, Fluency(load_judge())))
+    assert curves["confidence"].horizon == 10 / 16
+    assert curves["guidance_boost"].horizon == 5 / 16
+    assert [point.value for point in curves["guidance_boost"].success] == pytest.approx([0.1, 0.5, 0.8, 0.8])
+
+
+def test_from_evaluation_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny = tiny_model()
+    monkeypatch.setattr(evaluate, "load_model", lambda *_, **__: tiny)
+    policies = ("base", "full_cfg", "handoff:0.3", "handoff:0.3:guidance_boost", "full_cfg:guidance_boost")
+    paths = [tmp_path / f"seed{seed}.json" for seed in (0, 1)]
+    for seed, path in enumerate(paths):
+        evaluate.run(EvaluateSettings(("commongen-k3",), policies, n=3, seed=seed, threads=1), path)
+    found, common = read(paths)
+    ((group, texts),) = found.items()
+    assert group == ("commongen-k3", "T = 16, temperature 1")
+    assert common["seeds"] == [0, 1]
+    assert {policy: len(own) for policy, own in texts.items()} == dict.fromkeys(policies, 6)
+    with pytest.raises(ValueError, match="there already"):
+        read([paths[0], paths[0]])
+    named = [str(path) for path in paths]
+    out = tmp_path / "study"
+    asked = ["order_study", "--result", *named, "--switch", *named, "--command", "how", "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", asked)
+    order_study.main()
+    written = json.loads((out / "study.json").read_text())
+    assert written["commands"] == ["how"]
+    assert written["groups"][0]["policies"][0]["policy"] == "base"
+    assert "handoff:0.3:guidance_boost" in (out / "report.md").read_text()
+    for name in ("frontiers.png", "switch.png"):
+        assert (out / name).read_bytes().startswith(b"\x89PNG")
