@@ -78,7 +78,13 @@ def epoch_error(epoch: int, error: float) -> float:
 
 
 class Vigil:
-    """A pure fold over the pairs of one gate version, in admission order: a database that holds them rebuilds it.
+    """A pure fold over the pairs of one gate version, in their order: a database that holds them rebuilds it.
+
+    *Order.* Any order keeps what is promised below, of the means that pairs have given the ones before them *in that
+    order*. So that these are the gate's own, the order must not depend on outcomes: were pairs taken as they end, and
+    failures took longer, a good gate's failures would come in heaps, each of which looks like a change. Admission
+    order does not. Of several servers each keeps to its own; theirs interleave as the first texts are done, when repair
+    has not begun.
 
     *States.* `uncertified` until the lower bound of the gap reaches -margin: `active`. Either is `suspended` as soon as
     the gap's upper bound is below -margin over the epoch, or over its pairs since any one of them (`ChangeTest`: a gate
@@ -115,7 +121,7 @@ class Vigil:
 
     @staticmethod
     def replay(pairs: Iterable[AuditPair], *, margin: float = 0.03, confidence: float = 0.95) -> Vigil:
-        """The watch after `pairs`, in admission order."""
+        """The watch after `pairs`, in their order."""
         vigil = Vigil(margin=margin, confidence=confidence)
         for pair in pairs:
             vigil._take(pair)

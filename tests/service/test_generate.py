@@ -95,17 +95,30 @@ def test_a_drawn_seed_is_reported_and_repeats_the_text(server):
     assert only(server.generate({**request, "seed": first["seed"]}))["text"] == first["text"]
 
 
-def test_without_a_policy_the_learned_gate_is_missing_and_full_cfg_steps_in(server):
+def test_without_a_policy_the_shipped_gate_of_the_family_decides(server):
     answer = server.generate(body(gen_length=16))
     gate = only(answer)["gate"]
     assert answer["policy"]["preset"] == "handoff"
+    assert (gate["source"], gate["fallback_reason"]) == ("policy", None)
+    assert gate["version"]
+    assert gate["decision"] in {"handoff", "full_cfg"}
+    assert (gate["decision"] == "handoff") == (rows(answer)["total"] < 32)
+
+
+UNMEASURED = {"preset": "handoff", "guidance_scale": 4.0}
+"""A scale at which no gate was measured."""
+
+
+def test_without_a_gate_for_the_setting_full_cfg_steps_in(server):
+    answer = server.generate(body(gen_length=16, policy=UNMEASURED))
+    gate = only(answer)["gate"]
     assert (gate["source"], gate["version"], gate["decision"]) == ("policy", None, "full_cfg")
     assert "commongen-k3" in gate["fallback_reason"]
     assert rows(answer)["total"] == 32
 
 
 def test_fallback_base_never_guides(server):
-    answer = server.generate(body(gen_length=16, policy={"preset": "handoff", "on_fallback": "base"}))
+    answer = server.generate(body(gen_length=16, policy={**UNMEASURED, "on_fallback": "base"}))
     assert only(answer)["gate"]["decision"] == "base"
     assert only(answer)["gate"]["fallback_reason"]
     assert rows(answer)["total"] == rows(answer)["conditional"] == 16
