@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Integer, Select, and_, cast, delete, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql import ColumnElement
 
 from service.database import Database
 from service.leases import Leases
@@ -95,7 +96,7 @@ class ShadowStore:
                     connection.execute(update(GATES).where(GATES.c.id == gate.id).values(values))
         return dropped.total()
 
-    def _insert(self, connection: Connection, case: Case, created: float) -> None:
+    def _insert(self, connection: Connection, case: Case, created: ColumnElement[float]) -> None:
         values: dict[str, Any] = {
             "id": f"aud-{uuid.uuid4().hex}",
             "gate_id": case.gate.id,
