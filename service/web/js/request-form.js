@@ -67,8 +67,8 @@ export function requestForm({ document, constraints, policies, model, gates }) {
 
 /** A learned gate where the server has one; else guidance first and a gate that needs no learning. */
 function firstPolicy(gates) {
-  const learned = gates.data.some((gate) => gate.source === "policy");
-  if (learned) return { preset: "handoff", tail_width: 2 };
+  const learned = gates.data.find((gate) => gate.source === "value" && gate.regime.tail_width > 1) ?? gates.data.find((gate) => gate.source === "value");
+  if (learned) return { preset: "handoff", gate: { source: "value" }, tail_width: learned.regime.tail_width };
   return { preset: "handoff", order: "guidance_boost", gate: { source: "drained", threshold: 0.5 }, tail_width: 2 };
 }
 
