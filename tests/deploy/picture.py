@@ -34,7 +34,7 @@ def main() -> None:
             for index, body in enumerate(bodies):
                 if body["policy"].get("gate", {}).get("source") == "fraction":
                     body["policy"] = body["policy"] | {"gate": {"source": "fraction", "fraction": _CUTS[index % 3]}}
-                elif body["policy"]["preset"] == "base":
+                elif body["policy"].get("preset") == "base":
                     body |= {"eos_fill": True, "gen_length": 24, "steps": 24}
             load.send(server, bodies)
             load.until_repaired(server)
