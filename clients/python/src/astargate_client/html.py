@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import TypeAdapter
+
 from astargate_client import palette, text
 from astargate_client.base import Reply
 from astargate_client.canvas import MASKED, Canvas
@@ -14,6 +16,7 @@ from astargate_client.canvas import MASKED, Canvas
 if TYPE_CHECKING:
     from astargate_client.wire import CommittorJob, CommittorResult, GenerateResponse, Sample, Trace
 
+_ANY: Final = TypeAdapter[Any](Any)
 _LEFT: Final = "text-align:left;vertical-align:top"
 _CELL: Final = f"padding:1px 4px;border:1px solid #fff;color:{palette.INK};font:12px monospace;white-space:nowrap"
 
@@ -83,7 +86,8 @@ def _value(value: Any) -> str:
     if isinstance(value, Reply):
         value = value.model_dump(exclude_none=True)
     if isinstance(value, dict | list):
-        return f"<code>{escape(json.dumps(value, ensure_ascii=False))}</code>"
+        plain = json.dumps(_ANY.dump_python(value, mode="json"), ensure_ascii=False)
+        return f"<code>{escape(plain)}</code>"
     return "" if value is None else escape(str(value))
 
 
