@@ -8,14 +8,13 @@ from decoding.constraints import FAMILIES
 from service import examples
 from service.errors import ApiError
 from service.routes.common import ServiceDep
+from service.routes.gates import SHOWN
 from service.schemas.shadow import ChosenSamples, GateAudit, GateAuditList, PairCounts, SuccessGap
 from service.shadow import Shadow
 from service.shadow_gates import AuditedGate
 from service.shadow_store import GateRecord
 
 router = APIRouter(prefix="/v1", tags=["audit"])
-SHOWN = 64
-"""Characters of an unknown family that an error repeats."""
 
 
 @router.get(
