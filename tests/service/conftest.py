@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from service.database import open_database
 from tests.service.postgres import PostgresServer, programs, unavailable
 from tests.service.process import ServerProcess
 
@@ -51,3 +52,11 @@ def database_url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'astargate.db'}"
     return request.getfixturevalue("postgres").create()
+
+
+@pytest.fixture
+def database(database_url):
+    """An empty database of each kind, open."""
+    opened = open_database(database_url)
+    yield opened
+    opened.close()

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import update
 
-from service.database import open_database
 from service.jobs_schema import JOBS, RolloutRecord
 from service.jobs_store import JobStore, NewJob, QueueLimitError, QueueLimits
 from service.leases import MAX_ATTEMPTS, LeaseLostError
@@ -16,13 +15,6 @@ from service.leases import MAX_ATTEMPTS, LeaseLostError
 MODEL = "hash"
 LIMITS = QueueLimits(per_key=100, total=200)
 LEASE = 1.0
-
-
-@pytest.fixture
-def database(database_url):
-    opened = open_database(database_url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from decoding.gating import GateView
 from decoding.job import Job, Sampling, regime_of
 from decoding.noise import NoiseKey
 from decoding.policy import Gate, resolve_policy
-from service.database import open_database
 from service.recorded import CallerHorizons, Horizons, Measured, RecordedGate
 
 MODEL = "hash"
-
-
-@pytest.fixture
-def database(database_url):
-    opened = open_database(database_url)
-    yield opened
-    opened.close()
 
 
 def job_for(prompt=(5, 6), seed=0, steps=8, gate=None, **policy):

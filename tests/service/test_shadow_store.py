@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 from gate_models.vigil import AuditPair, Vigil
 from service.cli import app
-from service.database import open_database
 from service.leases import MAX_ATTEMPTS, LeaseLostError
 from service.metrics import Metrics
 from service.settings import Settings
@@ -29,13 +28,6 @@ MODEL = "hash"
 GATE = AuditedGate(MODEL, "commongen-k3", "policy", "v1", 8)
 RISK = AuditedGate(MODEL, "ccg-length", "risk", "v1", 8, (("confidence", 0.95), ("margin", 0.03)))
 LEASE = 1.0
-
-
-@pytest.fixture
-def database(database_url):
-    opened = open_database(database_url)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
