@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -117,8 +116,12 @@ def _check(request: CommittorRequest) -> None:
         return
     if policy.preset is not None and policy.preset not in PRESETS:
         raise invalid("policy.preset", f"must be one of {', '.join(PRESETS)}: both arms of a committor are measured")
-    if policy.gate is not None and policy.gate.source not in {None, "recorded"}:
-        raise invalid("policy.gate.source", "must be 'recorded' or left out: where to hand off is what is measured")
+    if policy.gate is not None:
+        if policy.gate.source not in {None, "recorded"}:
+            raise invalid("policy.gate.source", "must be 'recorded' or left out: where to hand off is what is measured")
+        for name, value in policy.gate.model_dump(exclude={"source"}).items():
+            if value is not None:
+                raise invalid(f"policy.gate.{name}", "is not used by /committor; leave it out")
     for name in UNUSED:
         if getattr(policy, name, None) is not None:
             raise invalid(f"policy.{name}", "is not used by /committor; leave it out")
@@ -148,13 +151,20 @@ def _state_tokens(state: StateRequest | None, model: DenoisingModel) -> list[int
                 raise invalid(f"state.tokens[{index}]", f"is {token}, which no text of this model can hold")
         name = "state.tokens"
     else:
-        ids = []
-        for part in re.split(f"({re.escape(MASK)})", state.text or ""):
-            ids += [mask] if part == MASK else model.codec.encode(part)
+        ids = _encoded(state.text or "", model)
         name = "state.text"
     if not ids:
         raise invalid(name, "is empty")
     return ids
+
+
+def _encoded(text: str, model: DenoisingModel) -> list[int]:
+    """Ids of a text with masks. Spaces before a mask belong to the token that will stand there: none is kept."""
+    *before, last = text.split(MASK)
+    ids: list[int] = []
+    for part in before:
+        ids += [*model.codec.encode(part.rstrip(" ")), model.spec.mask_id]
+    return ids + model.codec.encode(last if last.strip(" ") or not before else "")
 
 
 def _start(
@@ -162,6 +172,8 @@ def _start(
 ) -> tuple[tuple[int, ...] | None, tuple[GridPoint, ...]]:
     """The given canvas, if one is, and the steps to measure at."""
     if request.horizon:
+        if job.steps < 2:
+            raise invalid("steps", "must be at least 2 with horizon: true: guidance can only end between two steps")
         return None, grid_points(job.steps)
     if given is None:
         fraction = (request.state and request.state.fraction) or 0.0

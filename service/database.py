@@ -32,7 +32,16 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    NotSupportedError,
+    ProgrammingError,
+    SQLAlchemyError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.sql import ColumnElement
 
@@ -95,12 +104,25 @@ class Database:
             self._folder.cleanup()
 
 
+def storable(text: str) -> str:
+    """`text` as every database can hold and compare it: PostgreSQL's knows no NUL."""
+    return text.replace("\0", "\ufffd")
+
+
+_FAULTS: Final = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
+"""A statement's own; whatever else a driver raises is the database's: gone, read-only, full, damaged."""
+
+
 @contextmanager
 def _translated() -> Iterator[None]:
     try:
         yield
-    except OperationalError as error:
+    except _FAULTS:
+        raise
+    except DBAPIError as error:
         raise DatabaseError(f"the database cannot be reached: {error.orig}") from error
+    except PoolTimeoutError as error:
+        raise DatabaseError("the database cannot be reached: every connection to it is in use") from error
 
 
 def open_database(url: str | None = None) -> Database:

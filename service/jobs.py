@@ -174,6 +174,8 @@ class Jobs:
                 job = self.store.claim(self._spec.hash)
             except DatabaseError as error:
                 logger.warning("no job can be claimed: %s", error)
+            except Exception:
+                logger.exception("no job can be claimed")
             if job is None:
                 self._wake.wait(POLL_SECONDS)
             else:
@@ -192,6 +194,8 @@ class Jobs:
             logger.info("job %s was cancelled or taken over", job.id)
         except DatabaseError as error:
             logger.warning("job %s is left to its lease: %s", job.id, error)
+        except Exception:
+            logger.exception("job %s is left to its lease", job.id)
         finally:
             with self._lock:
                 del self._running[job.id]
@@ -242,6 +246,8 @@ class Jobs:
                     purged = time.monotonic()
             except DatabaseError as error:
                 logger.warning("leases cannot be extended: %s", error)
+            except Exception:
+                logger.exception("leases cannot be extended")
 
     def _beat(self, running: _Running) -> None:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal
 
@@ -10,12 +10,12 @@ from sqlalchemy import (
     JSON,
     Boolean,
     Column,
+    Connection,
     Float,
     ForeignKey,
     Index,
     Integer,
     Row,
-    Select,
     String,
     Table,
     Text,
@@ -23,8 +23,9 @@ from sqlalchemy import (
     select,
     tuple_,
 )
+from sqlalchemy.sql import ColumnElement
 
-from service.database import METADATA
+from service.database import METADATA, storable
 
 JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 UNFINISHED: Final[tuple[JobStatus, ...]] = ("queued", "running")
@@ -171,13 +172,29 @@ class HorizonRecord:
 HORIZON_COLUMNS: Final = tuple(HORIZONS.c[item.name] for item in fields(HorizonRecord))
 
 
+class UnknownEntryError(LookupError):
+    """A page is wanted after an entry that the key does not own, or no longer: the list would end without a word."""
+
+
 def newest_first(
-    columns: Iterable[Column[Any]], time: Column[float], key_id: str, limit: int, after: str | None
-) -> Select[Any]:
-    """A page of what a key owns in the table of `time`, from after the row with the id `after` on."""
+    connection: Connection,
+    columns: Iterable[Column[Any]],
+    time: Column[float],
+    key_id: str,
+    limit: int,
+    after: str | None,
+    *wanted: ColumnElement[bool],
+) -> Sequence[Row[Any]]:
+    """A page of what a key owns in the table of `time`, from after the row with the id `after` on.
+
+    Raises `UnknownEntryError`.
+    """
     table = time.table
     own, order = table.c.key_id == key_id, (time, table.c.id)
-    query = select(*columns).where(own).order_by(*(column.desc() for column in order)).limit(limit)
-    if after is None:
-        return query
-    return query.where(tuple_(*order) < select(*order).where(own, table.c.id == after).scalar_subquery())
+    query = select(*columns).where(own, *wanted).order_by(*(column.desc() for column in order)).limit(limit)
+    if after is not None:
+        last = select(*order).where(own, table.c.id == storable(after))
+        if connection.execute(last).one_or_none() is None:
+            raise UnknownEntryError(after)
+        query = query.where(tuple_(*order) < last.scalar_subquery())
+    return connection.execute(query).all()

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, case, delete, func, insert, null, select, update
 from sqlalchemy.sql import ColumnElement
 
-from service.database import Database
+from service.database import Database, storable
 from service.jobs_schema import JOB_COLUMNS, JOBS, ROLLOUTS, UNFINISHED, JobRecord, RolloutRecord, newest_first
 from service.leases import Leases
 
@@ -77,12 +77,11 @@ class JobStore:
             return self._found(connection, self._own(key_id, job_id))
 
     def page(self, key_id: str, limit: int, after: str | None = None, status: str | None = None) -> list[JobRecord]:
-        """This key's jobs, newest first, from after the job `after` on."""
-        query = newest_first(JOB_COLUMNS, JOBS.c.created, key_id, limit, after)
-        if status is not None:
-            query = query.where(JOBS.c.status == status)
+        """This key's jobs, newest first, from after the job `after` on. Raises `UnknownEntryError`."""
+        wanted = [] if status is None else [JOBS.c.status == status]
         with self.database.read() as connection:
-            return [JobRecord.of(row) for row in connection.execute(query)]
+            found = newest_first(connection, JOB_COLUMNS, JOBS.c.created, key_id, limit, after, *wanted)
+            return [JobRecord.of(row) for row in found]
 
     def cancel(self, key_id: str, job_id: str) -> JobRecord | None:
         """Cancel an unfinished job (a finished one stays as it is); whoever runs it finds out with its next write."""
@@ -169,7 +168,7 @@ class JobStore:
 
     @staticmethod
     def _own(key_id: str, job_id: str) -> ColumnElement[bool]:
-        return and_(JOBS.c.key_id == key_id, JOBS.c.id == job_id)
+        return and_(JOBS.c.key_id == key_id, JOBS.c.id == storable(job_id))
 
     @staticmethod
     def _found(connection: Connection, wanted: ColumnElement[bool]) -> JobRecord | None:

@@ -14,7 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from decoding.gating import Decision, GateChoice, GateView, Regime
 from decoding.job import Job
-from service.database import Database, DatabaseError
+from service.database import Database, DatabaseError, storable
 from service.jobs_schema import HORIZON_COLUMNS, HORIZONS, HorizonRecord, newest_first
 
 NOT_IN_A_SETTING: Final = ("preset", "gate", "on_fallback", "repair", "budget_rows")
@@ -98,7 +98,7 @@ class Horizons:
             "model_hash": regime.model_hash,
             "family": regime.family,
             "regime": asdict(regime),
-            "prompt": measured.prompt,
+            "prompt": storable(measured.prompt),
             "constraint_spec": job.constraint,
             "step": measured.step,
             "handoff_fate": measured.handoff_fate,
@@ -129,14 +129,14 @@ class Horizons:
         return None if row is None else HorizonRecord.of(row)
 
     def page(self, key_id: str, limit: int, after: str | None = None) -> list[HorizonRecord]:
-        """This key's horizons, newest first, from after the one with the id `after` on."""
-        query = newest_first(HORIZON_COLUMNS, HORIZONS.c.measured, key_id, limit, after)
+        """This key's horizons, newest first, from after the one with the id `after` on. Raises `UnknownEntryError`."""
         with self.database.read() as connection:
-            return [HorizonRecord.of(row) for row in connection.execute(query)]
+            found = newest_first(connection, HORIZON_COLUMNS, HORIZONS.c.measured, key_id, limit, after)
+            return [HorizonRecord.of(row) for row in found]
 
     def forget(self, key_id: str, horizon_id: str) -> bool:
         """Remove a horizon of this key's; False where there is none."""
-        own = delete(HORIZONS).where(HORIZONS.c.key_id == key_id, HORIZONS.c.id == horizon_id)
+        own = delete(HORIZONS).where(HORIZONS.c.key_id == key_id, HORIZONS.c.id == storable(horizon_id))
         with self.database.write() as connection:
             return connection.execute(own).rowcount == 1
 

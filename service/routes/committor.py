@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Body, Query, Request
 from starlette.responses import Response
@@ -16,10 +17,12 @@ from service.committor import Plan, plan_of, with_seed
 from service.disconnect import ClientGoneError, unless_gone
 from service.errors import ApiError, invalid
 from service.jobs import Jobs
-from service.jobs_schema import HorizonRecord, JobRecord, JobStatus
+from service.jobs_schema import HorizonRecord, JobRecord, JobStatus, UnknownEntryError
 from service.routes.common import ServiceDep
 from service.schemas import committor as wire
 from service.settings import Settings
+
+T = TypeVar("T")
 
 router = APIRouter(tags=["committor"])
 MAX_PAGE = 100
@@ -126,8 +129,7 @@ async def page(
     request: Request, service: ServiceDep, limit: Limit = 20, after: After = None, status: JobStatus | None = None
 ) -> wire.CommittorJobList:
     """Without results; GET /committor/{id} has them."""
-    jobs = service.jobs
-    found = await jobs.query(partial(jobs.store.page, caller_of(request), limit + 1, after, status))
+    found = await _page(service.jobs, partial(service.jobs.store.page, caller_of(request), limit + 1, after, status))
     return wire.CommittorJobList(
         data=[job_reply(job, result=False) for job in found[:limit]], has_more=len(found) > limit
     )
@@ -137,8 +139,7 @@ async def page(
 @router.get("/v1/committor/horizons", response_model=wire.HorizonList, include_in_schema=False)
 async def horizons(request: Request, service: ServiceDep, limit: Limit = 20, after: After = None) -> wire.HorizonList:
     """Each serves `gate.source` 'recorded' for its prompt, constraint, model and regime."""
-    jobs = service.jobs
-    found = await jobs.query(partial(jobs.horizons.page, caller_of(request), limit + 1, after))
+    found = await _page(service.jobs, partial(service.jobs.horizons.page, caller_of(request), limit + 1, after))
     return wire.HorizonList(data=[_horizon(record) for record in found[:limit]], has_more=len(found) > limit)
 
 
@@ -165,6 +166,13 @@ async def cancel(request: Request, service: ServiceDep, job_id: str) -> wire.Com
     """A finished one stays as it is."""
     jobs = service.jobs
     return _own(await jobs.query(partial(jobs.cancel, caller_of(request), job_id)))
+
+
+async def _page(jobs: Jobs, query: Callable[[], list[T]]) -> list[T]:
+    try:
+        return await jobs.query(query)
+    except UnknownEntryError:
+        raise invalid("after", "is no entry of yours (any more); begin again without it") from None
 
 
 def _own(job: JobRecord | None) -> wire.CommittorJob:

@@ -7,12 +7,14 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 from sqlalchemy import insert, inspect, select, text, update
 
 from service import database as databases
 from service.database import SCHEMA, DatabaseError, open_database
 from service.jobs_schema import HORIZONS, JOBS, ROLLOUTS
+from service.jobs_store import JobStore
 
 ROW = {
     "key_id": "k", "status": "queued", "created": 0.0, "request": {}, "model": "m", "model_hash": "h",
@@ -142,3 +144,27 @@ def test_what_cannot_be_opened_is_explained(url, message):
     with pytest.raises(DatabaseError, match=message) as caught:
         open_database(url)
     assert "secret" not in str(caught.value)
+
+
+def test_a_database_that_became_read_only_is_named_as_such(postgres):
+    """After a failover PostgreSQL answers with another kind of error than where it is gone."""
+    url = postgres.create()
+    store = JobStore(open_database(url), "one", 1.0)
+    name = url.rsplit("/", 1)[1]
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    store.database.engine.dispose()
+    with pytest.raises(DatabaseError, match="read-only"):
+        store.claim("model")
+    store.database.close()
+
+
+def test_a_damaged_file_is_no_fault_of_a_statement(tmp_path):
+    database = open_database(f"sqlite:///{tmp_path / 'a.db'}")
+    store = JobStore(database, "one", 1.0)
+    database.engine.dispose()
+    for path in tmp_path.iterdir():
+        path.write_bytes(b"damaged" * 1000)
+    with pytest.raises(DatabaseError, match="not a database"):
+        store.claim("model")
+    database.close()

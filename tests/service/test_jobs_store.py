@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import update
 
-from service.jobs_schema import JOBS, RolloutRecord
+from service.jobs_schema import JOBS, RolloutRecord, UnknownEntryError
 from service.jobs_store import JobStore, NewJob, QueueLimitError, QueueLimits
 from service.leases import MAX_ATTEMPTS, LeaseLostError
 
@@ -197,8 +197,12 @@ def test_pages_hold_a_key_s_own_jobs_newest_first_each_once(stores):
     created = [store.get("a", job_id).created for job_id in seen]
     assert created == sorted(created, reverse=True)
     assert [job.id for job in store.page("a", 9, status="cancelled")] == [mine[2]]
-    assert store.page("a", 9, after=other) == []
-    assert store.get("a", other) is None
+    for unknown in (other, "com-nothing", "com-\0"):
+        with pytest.raises(UnknownEntryError):
+            store.page("a", 9, after=unknown)
+        assert store.get("a", unknown) is None
+        assert store.cancel("a", unknown) is None
+    assert store.page("a", 9, after=seen[-1]) == []
 
 
 def test_old_jobs_are_forgotten_with_their_outcomes(stores):

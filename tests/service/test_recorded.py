@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from decoding.gating import GateView
 from decoding.job import Job, Sampling, regime_of
 from decoding.noise import NoiseKey
 from decoding.policy import Gate, resolve_policy
+from service.jobs_schema import UnknownEntryError
 from service.recorded import CallerHorizons, Horizons, Measured, RecordedGate
 
 MODEL = "hash"
@@ -18,8 +21,8 @@ def job_for(prompt=(5, 6), seed=0, steps=8, gate=None, **policy):
     )
 
 
-def record(horizons, key_id, job, step):
-    measured = Measured(job, regime_of(job, MODEL), step, "handoff", 24, "a prompt", "com-1")
+def record(horizons, key_id, job, step, prompt="a prompt"):
+    measured = Measured(job, regime_of(job, MODEL), step, "handoff", 24, prompt, "com-1")
     with horizons.database.write() as connection:
         horizons.record(connection, key_id, measured)
 
@@ -76,7 +79,16 @@ def test_horizons_are_listed_in_pages_and_forgotten(database):
     assert not horizons.forget("b", first.id)
     assert horizons.forget("a", first.id)
     assert not horizons.forget("a", first.id)
+    assert not horizons.forget("a", "hor-\0")
     assert len(horizons.page("a", 9)) == 4
+    with pytest.raises(UnknownEntryError):  # an empty page would hide the four
+        horizons.page("a", 9, after=first.id)
+
+
+def test_a_prompt_with_a_nul_is_kept_by_every_database(database):
+    horizons = Horizons(database)
+    record(horizons, "a", job_for(), 3, prompt="a\0b")
+    assert [found.prompt for found in horizons.page("a", 9)] == ["a\ufffdb"]
 
 
 def test_the_recorded_gate_says_what_it_knows():
