@@ -26,7 +26,14 @@ from tqdm import tqdm
 
 from gate_models.offline.census_plan import IDENTITY, CensusSettings, Done, WorkItem, plan, run_name, shards_of
 from gate_models.offline.census_records import CensusError
-from gate_models.offline.census_store import MANIFEST, read_manifest, remove_partials, shard_folders, write_json
+from gate_models.offline.census_store import (
+    MANIFEST,
+    is_compact,
+    read_manifest,
+    remove_partials,
+    shard_folders,
+    write_json,
+)
 from gate_models.offline.census_work import CensusWorker, ShardDone
 from gate_models.offline.committor import Coupling
 from gate_models.offline.evaluate import software
@@ -61,6 +68,7 @@ def run(settings: CensusSettings, out: Path, *, workers: int = 1, shard: int = 2
     if shard < 1:
         raise ValueError("a shard holds at least one prompt")
     plan(settings, {})  # unknown subtasks are said before a model is loaded
+    _check_folder(out)
     (out / "shards").mkdir(parents=True, exist_ok=True)
     with _only_one(out), Processes[tuple[WorkItem, ...], ShardDone](CensusWorker, (settings, out), workers) as pool:
         remove_partials(out)
@@ -100,6 +108,19 @@ def _progress(out: Path, prompts: int, planned: int) -> dict[str, int]:
     return {"shards": len(shard_folders(out)), "prompts_of_this_run": prompts, "planned_for_this_run": planned}
 
 
+def _check_folder(out: Path) -> None:
+    """Raises `CensusError` where what is in a folder cannot be gone on with, whatever the settings."""
+    if is_compact(out):
+        raise CensusError(
+            f"{out} holds the small form of a census, which cannot be resumed or grown; choose another --out folder"
+        )
+    if read_manifest(out) is None and shard_folders(out):
+        raise CensusError(
+            f"{out} holds shards without a {MANIFEST}, so their settings are not known; put it back or choose another "
+            "--out folder"
+        )
+
+
 def _manifest(settings: CensusSettings, out: Path, model: dict[str, str]) -> dict[str, Any]:
     """The folder's manifest, grown by these settings. Raises `CensusError` where they do not fit it."""
     asked = asdict(settings) | {"subtasks": list(settings.subtasks)}
@@ -120,10 +141,13 @@ def _manifest(settings: CensusSettings, out: Path, model: dict[str, str]) -> dic
                 f"{out} was made with {name} = {kept}, this run asks for {new}; choose another --out folder"
             )
     known = found["settings"]
-    grown = {
+    grown: dict[str, Any] = {
         name: sorted({*known[name], *asked[name]}) for name in ("extra_weights", "extra_grid", "tail_widths", "sweep")
     }
     grown["subtasks"] = list(dict.fromkeys([*known["subtasks"], *asked["subtasks"]]))
+    grown |= {name: max(known[name], asked[name]) for name in ("rollouts", "repeats", "switch")}
+    prompts = known["prompts"], asked["prompts"]
+    grown["prompts"] = None if None in prompts else max(prompts)
     codes = found["codes"]
     if code not in codes:
         logger.warning("%s was begun by other code (%s); the manifest names both", out, codes[-1])
@@ -150,16 +174,16 @@ def coupling_named(name: str) -> Coupling:
 def read_done(out: Path, settings: CensusSettings) -> dict[tuple[str, str], Done]:
     """What the folder's shards hold, by (task, prompt id)."""
     done: dict[tuple[str, str], Done] = defaultdict(Done)
-    main = run_name(settings.weight, 0)
+    main, names = run_name(settings.weight, 0), ["task", "prompt", "kind", "step", "arm", "weight"]
     for folder in shard_folders(out):
         for row in _columns(folder / "runs.parquet", ["task", "prompt", "run", "trace"]):
             entry = done[row["task"], row["prompt"]]
             entry.runs.add(row["run"])
             if row["run"] == main:
                 entry.recorded = row["trace"]
-        for row in _columns(folder / "cells.parquet", ["task", "prompt", "kind", "step", "arm", "weight", "count"]):
+        for row in _columns(folder / "cells.parquet", [*names, "first", "count"]):
             key = row["kind"], row["step"], row["arm"], row["weight"]
-            done[row["task"], row["prompt"]].rollouts[key] += row["count"]
+            done[row["task"], row["prompt"]].rollouts[key].append((row["first"], row["count"]))
     return dict(done)
 
 

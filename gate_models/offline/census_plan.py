@@ -195,8 +195,10 @@ class Done:
     """What a folder holds of one prompt."""
 
     runs: set[str] = field(default_factory=set)
-    rollouts: dict[tuple[str, int, str, float], int] = field(default_factory=lambda: defaultdict(int))
-    """Rollouts by (kind, step, arm, weight)."""
+    rollouts: dict[tuple[str, int, str, float], list[tuple[int, int]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    """Batches (first, count) of rollouts by (kind, step, arm, weight)."""
     recorded: bytes | None = None
     """Trace of the frozen run."""
 
@@ -221,6 +223,16 @@ def cells_of(settings: CensusSettings, steps: int) -> Iterator[tuple[str, GridPo
         yield "switch", GridPoint(steps, (1.0,)), GUIDED, settings.weight
 
 
+def missing(batches: Iterable[tuple[int, int]], wanted: int) -> list[tuple[int, int]]:
+    """What batches (first, count) lack of the rollouts 0 .. `wanted` - 1, between them too (a shard may be lost)."""
+    found, at = [], 0
+    for first, count in sorted(batches):
+        if at < min(first, wanted):
+            found.append((at, min(first, wanted) - at))
+        at = max(at, first + count)
+    return found + ([(at, wanted - at)] if at < wanted else [])
+
+
 def work_for(unit: Unit, settings: CensusSettings, done: Done) -> WorkItem | None:
     """What `done` lacks of a prompt; None where nothing."""
     wanted = [(settings.weight, repeat) for repeat in range(settings.repeats)]
@@ -229,10 +241,10 @@ def work_for(unit: Unit, settings: CensusSettings, done: Done) -> WorkItem | Non
     length = unit.steps if done.recorded is None else step_count(done.recorded)
     cells = []
     for kind, point, arm, weight in cells_of(settings, unit.steps):
-        have = done.rollouts.get((kind, point.step, arm.name, weight), 0)
-        reached = kind != "freeze" or point.step < length
-        if reached and have < settings.rollouts:
-            cells.append(CellWork(kind, point, arm, weight, have, settings.rollouts - have))
+        batches = done.rollouts.get((kind, point.step, arm.name, weight), [])
+        if kind != "freeze" or point.step < length:
+            lacking = missing(batches, settings.rollouts)
+            cells += [CellWork(kind, point, arm, weight, first, count) for first, count in lacking]
     return WorkItem(unit, runs, tuple(cells), done.recorded) if runs or cells else None
 
 

@@ -105,9 +105,15 @@ class CellRecord:
         parts = sorted(parts, key=lambda part: part.first)
         at = 0
         for part in parts:
-            if part.first != at:
+            if part.first > at:
                 raise CensusError(
-                    f"cell {part.kind} {part.arm} at step {part.step}: rollouts {at} to {part.first} differ"
+                    f"cell {part.kind} {part.arm} at step {part.step} lacks rollouts {at} to {part.first - 1}: a shard "
+                    "is gone; run the same astargate census again to measure them"
+                )
+            if part.first < at:
+                raise CensusError(
+                    f"cell {part.kind} {part.arm} at step {part.step} has rollouts {part.first} to {at - 1} twice: "
+                    "shards of two folders were mixed"
                 )
             at += part.count
         if len(parts) == 1:

@@ -76,7 +76,8 @@ class SubtaskReport:
     oracle: float | None
     """Base success at each prompt's best-looking grid point, as it looks and cross-fitted."""
     curve: tuple[CurvePoint, ...]
-    rollouts: int
+    rollouts: dict[int, int]
+    """Prompts by N, which differ while a census grows: rollouts of the smallest cell that a* is read from."""
     ensemble: dict[float, Quartiles] | None
     """a* / T of Definition 1 by tolerance (1 where censored); None where the census holds no switch runs."""
     rows_per_prompt: float
@@ -113,7 +114,7 @@ def _subtask(census: Census, task: str, splits: int, replicates: int) -> Subtask
         oracle_plug_in=float(np.mean([value.oracle_plug_in for value in values])) if values else None,
         oracle=float(np.mean([value.oracle for value in values])) if values else None,
         curve=_curve(census, [prompt for prompt, _, _ in swept]),
-        rollouts=int(min(count.base_count.min() for count in counts)),
+        rollouts=dict(sorted(Counter(_smallest(count) for count in counts).items())),
         ensemble=_ensemble(prompts),
         rows_per_prompt=float(np.mean([_rows(prompt) for prompt, _, _ in swept])),
         collided=_collided(swept[0][0], census),
@@ -132,9 +133,13 @@ def handoff_class(labels: Sequence[PromptLabels]) -> Quartiles | None:
 
 
 def _values(counts: Sequence[FreezeCounts], seed: int, splits: int) -> list[PromptValue]:
-    smallest = min(min(count.base_count.min(), count.guided_count.min()) for count in counts)
+    smallest = min(_smallest(count) for count in counts)
     least = 4 if any(count.coupling == "antithetic" for count in counts) else 2
     return cross_fit_all(counts, seed, splits) if smallest >= least else []
+
+
+def _smallest(count: FreezeCounts) -> int:
+    return int(min(count.base_count.min(), count.guided_count.min()))
 
 
 def _guidance(labels: Iterable[PromptLabels]) -> dict[str, int] | None:

@@ -132,6 +132,19 @@ def _write(path: Path, table: pa.Table) -> None:
     pq.write_table(table, path, compression="zstd", compression_level=9)
 
 
+def is_compact(folder: Path) -> bool:
+    """Whether a folder holds the compact form."""
+    return (folder / "cells.parquet").exists()
+
+
+def check_compact(folder: Path, out: Path | None = None) -> None:
+    """Raises `CensusError` where the compact form would hide the shards of a run folder, be they there already or, in
+    `out`, on their way.
+    """
+    if (folder / "shards").exists() or (out is not None and folder.resolve() == out.resolve()):
+        raise CensusError(f"{folder} holds the shards of a census; write its small form to another folder")
+
+
 def remove_partials(folder: Path) -> None:
     """Delete what a killed run left half-written. Only for the one process that owns the folder."""
     for path in (*folder.glob(".*.partial"), *folder.glob("shards/.*.partial")):
@@ -139,7 +152,11 @@ def remove_partials(folder: Path) -> None:
 
 
 def write_compact(census: Census, folder: Path) -> None:
-    """Write the compact form: everything but the cells' tokens and scores, traces at 4 significant digits."""
+    """Write the compact form: everything but the cells' tokens and scores, traces at 4 significant digits.
+
+    Raises `CensusError` where the folder holds a census's shards.
+    """
+    check_compact(folder)
     folder.mkdir(parents=True, exist_ok=True)
     runs: list[dict[str, Any]] = []
     cells: list[dict[str, Any]] = []
@@ -147,8 +164,13 @@ def write_compact(census: Census, folder: Path) -> None:
         runs += [run.row() | {"trace": encode_trace(run.trace, digits=4)} for run in prompt.runs.values()]
         light = [replace(cell, scores=None, tokens=None) for cell in prompt.cells.values()]
         cells += cell_rows(prompt.any_run, light)
+    written = []
     for name, rows in (("runs", runs), ("cells", cells)):
-        _write(folder / f"{name}.parquet", pa.Table.from_pylist(rows, schema=TABLES[name]))
+        partial = folder / f".{name}.{os.getpid()}.partial"
+        _write(partial, pa.Table.from_pylist(rows, schema=TABLES[name]))
+        written.append((partial, folder / f"{name}.parquet"))
+    for partial, final in written:
+        os.replace(partial, final)
     write_json(folder / MANIFEST, census.manifest)
 
 
@@ -178,7 +200,7 @@ def load_census(folder: str | Path, *, heavy: bool = True) -> Census:
     manifest = read_manifest(folder)
     if manifest is None:
         raise CensusError(f"{folder} is no census: it has no {MANIFEST}; make one with astargate census --out {folder}")
-    places = [folder] if (folder / "cells.parquet").exists() else shard_folders(folder)
+    places = [folder] if is_compact(folder) else shard_folders(folder)
     runs: dict[PromptKey, dict[str, RunRecord]] = defaultdict(dict)
     cells: dict[PromptKey, dict[CellKey, list[CellRecord]]] = defaultdict(lambda: defaultdict(list))
     for place in places:
@@ -188,6 +210,11 @@ def load_census(folder: str | Path, *, heavy: bool = True) -> Census:
         for row in _rows(place, "cells", heavy=heavy):
             cell = _cell(row)
             cells[row["task"], row["prompt"]][cell_key(cell)].append(cell)
+    if lost := sorted(cells.keys() - runs.keys()):
+        raise CensusError(
+            f"{folder} holds cells of {'/'.join(lost[0])} without a run that they continue: a shard is gone; run the "
+            "same astargate census again to measure it anew"
+        )
     prompts = tuple(
         PromptRecord(
             dict(sorted(runs[key].items())),

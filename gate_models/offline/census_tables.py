@@ -16,7 +16,15 @@ from gate_models.offline.inference import MARGIN, SENSITIVITY_MARGIN
 
 def to_json(census: Census, reports: Sequence[SubtaskReport]) -> dict[str, Any]:
     """Manifest and reports as plain JSON types."""
-    return {"manifest": dict(census.manifest), "subtasks": [asdict(found) for found in reports]}
+    return {"manifest": dict(census.manifest), "subtasks": [_plain(found) for found in reports]}
+
+
+def _plain(found: SubtaskReport) -> dict[str, Any]:
+    plain, row = asdict(found), found.table
+    if row is not None:
+        margins = {f"{margin:g}": row.holds(margin) for margin in (MARGIN, SENSITIVITY_MARGIN)}
+        plain["table"] |= {"retention": row.retention, "holds_at_margin": margins}
+    return plain
 
 
 def to_markdown(census: Census, reports: Sequence[SubtaskReport], splits: int = SPLITS) -> str:
@@ -58,18 +66,31 @@ def _table_1(reports: Sequence[SubtaskReport], splits: int) -> str:
     for found in reports:
         row = found.table
         if row is None:
-            lines.append(f"| {found.task} | {found.prompts} | {found.rollouts} |" + " - |" * 12)
+            lines.append(f"| {found.task} | {found.prompts} | {_counts(found)} |" + " - |" * 12)
             continue
         kept = row.survivor_difference
         survivors = "- | -" if kept is None else f"{kept.value:+.3f} | [{kept.low:+.3f}, {kept.high:+.3f}]"
         retention = "-" if row.retention is None else f"{row.retention:.2f}"
         lines.append(
-            f"| {found.task} | {row.prompts} | {found.rollouts} | {row.full:.3f} | {row.handoff:.3f} "
+            f"| {found.task} | {row.prompts} | {_counts(found)} | {row.full:.3f} | {row.handoff:.3f} "
             f"| {row.difference.value:+.3f} | [{row.difference.low:+.3f}, {row.difference.high:+.3f}] | {retention} "
             f"| {found.censored_share:.0%} | {_yes(row.holds())} | {_yes(row.holds(SENSITIVITY_MARGIN))} "
             f"| {row.survivors} | {survivors} | {row.optimism:+.3f} |"
         )
+    if any(len(found.rollouts) > 1 for found in reports):
+        lines += [
+            "",
+            "N differs between prompts of a subtask (in brackets: how many have each): the census is growing. With "
+            "few rollouts a state passes q0 >= 0.9 less often, so fates and horizons of such a row are a mixture.",
+        ]
     return "\n".join(lines) + "\n"
+
+
+def _counts(found: SubtaskReport) -> str:
+    """N, or each N with its number of prompts where they differ."""
+    if len(found.rollouts) == 1:
+        return str(next(iter(found.rollouts)))
+    return ", ".join(f"{count} ({prompts})" for count, prompts in found.rollouts.items())
 
 
 def _fates(reports: Sequence[SubtaskReport]) -> str:

@@ -11,6 +11,7 @@ import signal
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -95,7 +96,8 @@ class Processes(Generic[I, R]):
             while waiting and idle:
                 live = idle.pop()
                 live.item, live.attempts = waiting.popleft()
-                live.pipe.send(live.item)
+                with suppress(ConnectionError):  # it died while it was idle, which reading from it will tell
+                    live.pipe.send(live.item)
             busy = {live.pipe: live for live in self._live if live.item is not None}
             for pipe in wait(list(busy), timeout=1.0):
                 live = busy[pipe]  # type: ignore[index]
@@ -168,5 +170,5 @@ def _serve(pipe: Connection, factory: Callable[..., Worker[Any, Any]], arguments
     except (EOFError, ConnectionError):
         return
     except Exception as error:
-        known = isinstance(error, ValueError)
+        known = isinstance(error, (ValueError, OSError))  # whose words say what is wrong
         pipe.send(("failed", str(error) if known else f"{type(error).__name__}: {error}\n{traceback.format_exc()}"))

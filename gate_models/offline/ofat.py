@@ -70,10 +70,19 @@ class OfatRow:
 def rows(out: Path) -> list[OfatRow]:
     """The rows of every configuration in `out`, by subtask. Raises `CensusError` where a folder cannot be read."""
     found = []
-    for folder in sorted(path.parent for path in out.glob("*/manifest.json")):
+    for folder in sorted((path.parent for path in out.glob("*/manifest.json")), key=_place):
         measured = load_census(folder, heavy=False)
         found += [_row(folder.name, measured, task) for task in measured.tasks]
     return sorted(found, key=lambda row: row.task)
+
+
+def _place(folder: Path) -> tuple[str, float, str]:
+    """Order of a configuration: the centre, then axis by axis, each by its value."""
+    axis, _, value = folder.name.partition("-")
+    try:
+        return axis, float(value or 0), folder.name
+    except ValueError:  # a census of another making
+        return folder.name, 0.0, folder.name
 
 
 def _row(name: str, measured: Census, task: str) -> OfatRow:

@@ -50,6 +50,8 @@ def run(
     from gate_models.offline.execute import WorkerError  # noqa: PLC0415
 
     try:
+        if compact is not None:
+            census_store.check_compact(compact, out)
         settings = CensusSettings(
             subtasks=names(subtasks),
             prompts=prompts,
@@ -82,6 +84,11 @@ def run(
             census_store.write_compact(census_store.load_census(out, heavy=False), compact)
     except (ValueError, WorkerError) as error:
         typer.echo(f"census: {error}", err=True)
+        raise typer.Exit(2) from None
+    except OSError as error:
+        typer.echo(
+            f"census: {error}; what is finished is kept: put that right and run the same command again", err=True
+        )
         raise typer.Exit(2) from None
     speed = finished.rows / finished.seconds if finished.seconds else 0.0
     typer.echo(f"{finished.prompts} prompts, {finished.rows} forward evaluations, {speed:.0f} a second")

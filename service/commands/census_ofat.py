@@ -53,7 +53,7 @@ def run(
             steps=wholes(steps),
         )
         finished = ofat.run(configured, out, workers=workers, shard=shard)
-    except (ValueError, WorkerError) as error:
+    except (ValueError, OSError, WorkerError) as error:
         typer.echo(f"census-ofat: {error}", err=True)
         raise typer.Exit(2) from None
     typer.echo(ofat.to_markdown(ofat.rows(out)))

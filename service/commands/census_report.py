@@ -24,12 +24,17 @@ def run(
         reports = census_report.report(census, splits=splits)
         if compact is not None:
             census_store.write_compact(census, compact)
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         typer.echo(f"census-report: {error}", err=True)
         raise typer.Exit(2) from None
     if as_json:
-        typer.echo(json.dumps(census_tables.to_json(census, reports), indent=1))
-    else:
-        typer.echo(census_tables.to_markdown(census, reports, splits))
+        told = census_tables.to_json(census, reports)
+        if digest:
+            told["digest"] = census_store.digest(census)
+        typer.echo(json.dumps(told, indent=1))
+        return
+    if not reports:
+        typer.echo(f"census-report: no prompt in {folder} has a complete sweep yet", err=True)
+    typer.echo(census_tables.to_markdown(census, reports, splits))
     if digest:
         typer.echo(f"digest {census_store.digest(census)}")

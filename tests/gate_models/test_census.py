@@ -17,10 +17,10 @@ from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
 from gate_models.offline import census
 from gate_models.offline.census_labels import counts_of, labels_of
-from gate_models.offline.census_plan import CensusSettings, plan, split_of, units_of
-from gate_models.offline.census_records import Census, CensusError
+from gate_models.offline.census_plan import CensusSettings, plan, shard_name, split_of, units_of
+from gate_models.offline.census_records import Census
 from gate_models.offline.census_report import report
-from gate_models.offline.census_store import cell_rows, digest, load_census, write_compact, write_json, write_shard
+from gate_models.offline.census_store import digest, load_census, write_compact, write_json, write_shard
 from gate_models.offline.census_tables import to_markdown
 from gate_models.offline.census_work import _frozen_traces, _jobs, decode_items
 from tests.gate_models.checkpoint import save_tiny
@@ -43,7 +43,7 @@ def in_process(settings: CensusSettings, out: Path, model: DenoisingModel, *, gr
     for start in range(0, len(items), group):
         part = tuple(items[start : start + group])
         runs, cells, _ = decode_items(model, settings, part, lambda rows: None)
-        write_shard(out, f"{part[0].unit.prompt.id}-{settings.rollouts}", [run.row() for run in runs], cells)
+        write_shard(out, shard_name(part), [run.row() for run in runs], cells)
     write_json(out / "manifest.json", {**MODEL, "seed": settings.seed, "settings": asdict(settings)})
     return load_census(out)
 
@@ -257,41 +257,3 @@ def test_kill_9_and_resume_gives_the_identical_result(measured: Census, checkpoi
     assert not list((out / "shards").glob(".*"))
     resumed = load_census(out)
     assert digest(resumed) == digest(measured)
-
-
-@pytest.mark.parametrize(
-    "change", [{"seed": 1}, {"weight": 3.0}, {"grid": (0.1, 0.6)}, {"temperature": 0.5}, {"coupling": "common"}]
-)
-def test_other_settings_do_not_mix(change: dict[str, Any], tmp_path: Path) -> None:
-    write_json(tmp_path / "manifest.json", census._manifest(SETTINGS, tmp_path, MODEL))
-    with pytest.raises(CensusError, match=f"was made with {next(iter(change))} = .*choose another --out folder"):
-        census._manifest(replace(SETTINGS, **change), tmp_path, MODEL)
-
-
-def test_a_grown_manifest_names_everything_that_is_there(tmp_path: Path) -> None:
-    write_json(tmp_path / "manifest.json", census._manifest(SETTINGS, tmp_path, MODEL))
-    grown = census._manifest(replace(SETTINGS, tail_widths=(1, 4), subtasks=("commongen-k4",)), tmp_path, MODEL)
-    assert grown["settings"]["tail_widths"] == [1, 4, 8]
-    assert grown["settings"]["subtasks"] == ["commongen-k3", "cognac-avoidance", "commongen-k4"]
-    assert grown["codes"] == [census.code_version()]
-
-
-def test_another_model_is_refused(tmp_path: Path) -> None:
-    write_json(tmp_path / "manifest.json", {**MODEL, "settings": {}})
-    with pytest.raises(CensusError, match="choose another --out folder"):
-        census._manifest(SETTINGS, tmp_path, {"model": "tiny", "model_hash": "other"})
-
-
-def test_a_broken_shard_names_itself(measured: Census, tmp_path: Path) -> None:
-    prompt = measured.prompts[0]
-    write_shard(tmp_path, "one", [prompt.any_run.row()], cell_rows(prompt.any_run, prompt.cells.values()))
-    write_json(tmp_path / "manifest.json", {**MODEL, "settings": {"weight": 2.0, "grid": [0.1]}})
-    assert len(load_census(tmp_path).prompts) == 1
-    (tmp_path / "shards" / "one" / "cells.parquet").write_bytes(b"torn")
-    with pytest.raises(CensusError, match="delete that folder and run again"):
-        load_census(tmp_path)
-
-
-def test_a_folder_that_is_no_census_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(CensusError, match="astargate census --out"):
-        load_census(tmp_path)

@@ -35,12 +35,13 @@ def test_one_factor_moves_at_a_time() -> None:
 
 
 def test_the_table_reads_every_configuration(model: DenoisingModel, tmp_path: Path) -> None:
-    configured = ofat.configurations(CENTRE, weights=(0.5,), steps=(8,))
+    configured = ofat.configurations(CENTRE, weights=(0.5,), steps=(8, 12))
     for name, settings in configured.items():
         in_process(settings, tmp_path / name, model)
     rows = ofat.rows(tmp_path)
     assert {row.configuration for row in rows} == set(configured)
     assert all(row.prompts == sum(row.fates.values()) == 1 for row in rows)
+    assert [row.configuration for row in rows] == ["centre", "steps-8", "steps-12", "weight-0.5"]
     text = ofat.to_markdown(rows)
     assert all(name in text for name in configured)
 

@@ -8,9 +8,10 @@ import torch
 
 from decoding.handle import Outcome
 from gate_models.offline.committor import BASE, GUIDED, Arm, Committor, Coupling, State, cell_jobs, collect
+from gate_models.offline.intervals import mean_interval
 from gate_models.offline.toy import random_tables
 from gate_models.offline.toy_committor import ExactToy
-from gate_models.offline.toy_exact import Rules, schedule
+from gate_models.offline.toy_exact import Phase, Rules, schedule
 from tests.toy.decoder_runs import Verdict, engine_of, finish, job_of, wilson
 
 TABLES = random_tables(3, length=4, spread=0.6)
@@ -19,6 +20,7 @@ CANVAS = (None, 1, None, None)
 STEP = 1
 COUNT = 300
 CONFIDENCE = 0.9999
+PHASES: tuple[Phase, ...] = ("base", "guided")
 
 
 def one_a(text: tuple[int, ...]) -> bool:
@@ -121,6 +123,22 @@ def test_later_rollouts_continue_the_cell() -> None:
     assert cell_jobs(state(), BASE, 2, first=4) == cell_jobs(state(), BASE, 6)[4:]
     with pytest.raises(ValueError, match="at least one rollout"):
         cell_jobs(state(), BASE, 0)
+
+
+def test_graded_cells_estimate_the_exact_expectations() -> None:
+    """The graded committor is the backward recursion of the score in place of the indicator; V is its difference."""
+    toy = ExactToy(TABLES, RULES, one_a)
+    texts = [toy.canvas.tokens(number) for number in range(toy.canvas.states)]
+    toy.success = torch.tensor([text.count(0) / len(text) for text in texts], dtype=torch.float64)
+    at = toy.canvas.number(CANVAS)
+    base, guided = (float(toy.committors(phase)[STEP][at]) for phase in PHASES)
+    found, _ = measured((BASE, GUIDED), COUNT)
+    for cell, exact_score in ((found.base, base), (found.guided, guided)):
+        interval = mean_interval(cell.scores, CONFIDENCE)
+        assert interval.low <= exact_score <= interval.high
+    value = found.graded_value(confidence=CONFIDENCE)
+    assert value.low <= guided - base <= value.high
+    assert not value.low <= base - guided <= value.high
 
 
 def test_graded_scores_and_rows() -> None:
