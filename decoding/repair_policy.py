@@ -9,6 +9,7 @@ from decoding.policy_checks import PolicyError, one_of, whole, within
 
 Selector = Literal[
     "constraint_aware",
+    "keyword_argmax",
     "commit_confidence",
     "guidance_disagreement",
     "leave_one_out",
@@ -19,6 +20,8 @@ Selector = Literal[
 ]
 SELECTORS: Final = get_args(Selector)
 ROLLOUT_SELECTORS: Final = ("truncated_committor", "committor")
+LOOKING: Final = "keyword_argmax"
+"""The selector that takes one guided step to see where missing keywords would go."""
 TRUNCATED_STEPS: Final = 8
 """Steps of a rollout of the truncated committor before the rest is filled (paper, "Repair by Reopening": k = 8)."""
 ROLLOUTS: Final = 4

@@ -21,8 +21,10 @@ from gate_models.offline.family_gates import needs_family
 from gate_models.offline.policy_names import NamedPolicy, parse_policy
 
 FORMAT: Final = 1
-UNMEASURED: Final = ("handoff:0.3:repair3x4", *["full_cfg:repair3x4"] * 4)
-"""A cheap attempt, then guidance throughout with fresh seeds; a round of repair costs less than any fresh text."""
+UNMEASURED: Final = ("handoff:0.25:repair3x2", *["full_cfg:repair3x4"] * 4)
+"""A cheap attempt, then guidance throughout with fresh seeds; a round of repair costs less than any fresh text. The
+first has so few rounds that the default budget holds a text of full CFG behind them (from 16 steps on).
+"""
 BUDGET_IN_FULL_CFG: Final = 2
 """Default budget of `auto`, in runs of full CFG."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from decoding.policy import step_at
-from decoding.repair_policy import END, TRUNCATED_STEPS, Repair
+from decoding.repair_policy import END, LOOKING, TRUNCATED_STEPS, Repair
 from decoding.schedule import check_blocks
 
 if TYPE_CHECKING:
@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 
 def selection_rows(job: Job, repair: Repair) -> int:
-    """Most rows that choosing the positions of one round takes: the selector's rollouts, on every position at worst."""
+    """Most rows that choosing the positions of one round takes: the selector's rollouts, on every position at worst, or
+    its one look.
+    """
+    if repair.selector == LOOKING:
+        return _step_rows(job)
     if not repair.rollout_count:
         return 0
     steps = 1 if repair.anchor == END else max(1, job.steps - step_at(float(repair.anchor), job.steps))
@@ -30,7 +34,11 @@ def round_rows(job: Job, repair: Repair) -> int:
         steps = job.steps
     elif repair.anchor != END:
         steps = max(steps, job.steps - step_at(float(repair.anchor), job.steps))
-    return selection_rows(job, repair) + steps * (1 if job.policy.guidance_scale == 0.0 else 2)
+    return selection_rows(job, repair) + steps * _step_rows(job)
+
+
+def _step_rows(job: Job) -> int:
+    return 1 if job.policy.guidance_scale == 0.0 else 2
 
 
 def most_rows(job: Job) -> int:

@@ -3,6 +3,9 @@
 A text that satisfies the predicate ends it. Otherwise, while rounds and budget last, positions of the best text so far
 are reopened and decoded again under guidance; after the last round the next attempt decodes from the start. The best
 text by graded score is kept, the earliest among equals. Whoever drives it runs the jobs that it asks for.
+
+At temperature 0 no round is run twice: one that could only repeat a text ends its attempt's repair, and attempts that
+repeat earlier ones are not begun where nothing else is left.
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ from decoding.job import Job
 from decoding.models.protocol import ModelSpec, TextCodec
 from decoding.repair.costs import round_rows
 from decoding.repair.passes import Pass, finished
+from decoding.repair.placing import by_look, look_job, open_positions
 from decoding.repair.rounds import Anchor, anchor_of, reopened_job, rollout_jobs
 from decoding.repair.selectors import RANKINGS, Choice, Key, by_rollouts, candidates_of, first
 from decoding.repair.tail import moved_tail
-from decoding.repair_policy import Repair
+from decoding.repair_policy import LOOKING, Repair
 from decoding.request import CanvasState
 from decoding.trace import Resumption, Trace
 
@@ -43,10 +47,9 @@ class Measure:
 class _Open:
     """A repair round that has not begun to decode."""
 
-    found: Pass
+    choice: Choice
     repair: Repair
     anchor: Anchor
-    candidates: tuple[int, ...]
     number: int
 
 
@@ -67,6 +70,8 @@ class Pursuit:
         self._source: Pass | None = None
         self._tried: dict[int, frozenset[int]] = {}
         self._open: _Open | None = None
+        self._asked: list[Job] = []
+        """Rounds without noise, by what determines them."""
 
     @property
     def best(self) -> Pass:
@@ -105,13 +110,18 @@ class Pursuit:
             return None
         return self._repair() or self._next_attempt()
 
-    def measured(self, states: Sequence[CanvasState]) -> GoOn:
-        """Choose by the rollouts that `Measure` asked for, in its order."""
+    def measured(self, states: Sequence[CanvasState]) -> GoOn | None:
+        """Choose by the rollouts that `Measure` asked for, in its order; what to do next, as `judge` says it."""
         opening = self._open
         if opening is None:
             raise RuntimeError("no rollouts were asked for")
-        texts = [self._codec.decode(state.content()) for state in states]
-        return self._reopen(opening, by_rollouts(opening.candidates, texts, self._predicate))
+        choice = opening.choice
+        if opening.repair.selector == LOOKING:
+            keys = by_look(choice, states[0].trace)
+        else:
+            texts = [self._codec.decode(state.content()) for state in states]
+            keys = by_rollouts(choice.candidates, texts, self._predicate)
+        return self._reopen(opening, keys) or self._next_attempt()
 
     def _spent(self) -> int:
         return self.passes[-1].state.ledger.total
@@ -127,22 +137,33 @@ class Pursuit:
         found = max((p for p in self.passes if p.attempt == self._attempt), key=lambda p: p.rank)
         anchor = anchor_of(found, repair, self._mask_id)
         candidates = candidates_of(anchor.canvas, self._mask_id, self._end_ids)
-        opening = _Open(found, repair, anchor, candidates, self._round + 1)
+        number = self._round + 1
+        noise = replace(self.job.noise, purpose="select", rollout=self._attempt).with_round(number)
+        choice = Choice(found, candidates, self._predicate, self._codec, noise)
+        opening = _Open(choice, repair, anchor, number)
         if repair.selector == "restart" or not candidates:
             return self._reopen(opening, {})
-        if repair.rollout_count:
+        if jobs := self._selection(opening):
             self._open = opening
-            return Measure(tuple(rollout_jobs(self._own, repair, anchor, candidates, opening.number, self._mask_id)))
-        noise = replace(self.job.noise, purpose="select", rollout=self._attempt).with_round(opening.number)
-        choice = Choice(found, candidates, self._predicate, self._codec, noise)
+            return Measure(jobs)
         if repair.selector == "constraint_aware" and anchor.step == self._own.steps:
-            moved = moved_tail(choice, repair.reopen, opening.number, self._mask_id, self._end_ids[0])
+            moved = moved_tail(choice, repair.reopen, number, self._mask_id, self._end_ids[0])
             if moved is not None:
                 return self._begin(opening, moved.positions, replace(anchor, canvas=moved.canvas), moved.found)
         return self._reopen(opening, RANKINGS[repair.selector](choice))
 
-    def _reopen(self, opening: _Open, keys: dict[int, Key]) -> GoOn:
-        found = opening.found
+    def _selection(self, opening: _Open) -> tuple[Job, ...]:
+        """What the selector has to run before it can choose."""
+        repair, anchor, number = opening.repair, opening.anchor, opening.number
+        if repair.rollout_count:
+            candidates = opening.choice.candidates
+            return tuple(rollout_jobs(self._own, repair, anchor, candidates, number, self._mask_id))
+        if repair.selector == LOOKING and (positions := open_positions(opening.choice)):
+            return (look_job(self._own, anchor, positions, number, self._mask_id),)
+        return ()
+
+    def _reopen(self, opening: _Open, keys: dict[int, Key]) -> GoOn | None:
+        found = opening.choice.found
         tried = self._tried.get(id(found), frozenset())
         positions = first(keys, opening.repair.reopen, tried)
         if opening.repair.selector == "restart":
@@ -150,8 +171,13 @@ class Pursuit:
         self._tried[id(found)] = tried | set(positions)
         return self._begin(opening, positions, opening.anchor, found)
 
-    def _begin(self, opening: _Open, positions: tuple[int, ...], anchor: Anchor, source: Pass) -> GoOn:
+    def _begin(self, opening: _Open, positions: tuple[int, ...], anchor: Anchor, source: Pass) -> GoOn | None:
         job = reopened_job(self._own, anchor, positions, opening.number, self._mask_id)
+        if not _draws(job):
+            bare = replace(job, noise=self.job.noise)
+            if bare in self._asked:
+                return None
+            self._asked.append(bare)
         self._round, self._reopened, self._open, self._source = opening.number, positions, None, source
         return self._go_on(job)
 
@@ -159,7 +185,9 @@ class Pursuit:
         index = self._attempt + 1
         if index >= self.job.attempt_count:
             return None
-        job = self.job.attempt(index)
+        job, attempts = self.job.attempt(index), self.job.attempts
+        if not _draws(job) and all(attempt in attempts[:index] for attempt in attempts[index:]):
+            return None
         if not self._affords(job.first_pass_rows):
             return None
         self._attempt, self._round, self._own = index, 0, job
@@ -169,3 +197,8 @@ class Pursuit:
     def _go_on(self, job: Job) -> GoOn:
         canvas = job.start or (self._mask_id,) * job.gen_length
         return GoOn(job, ReopenEvent(self._attempt, self._round, self._reopened, canvas, self.best.score))
+
+
+def _draws(job: Job) -> bool:
+    """Whether noise has a say in what a job decodes."""
+    return job.sampling.temperature > 0.0 or job.policy.order == "random"

@@ -15,6 +15,7 @@ from decoding.constraints.base import Constraint
 from decoding.models.protocol import TextCodec
 from decoding.noise import NoiseKey
 from decoding.repair.passes import Pass
+from decoding.repair_policy import LOOKING
 
 Key = tuple[float, ...]
 TOLERANCE: Final = 1e-9
@@ -125,11 +126,13 @@ def by_rollouts(candidates: Sequence[int], texts: Sequence[str], predicate: Cons
 
 RANKINGS: Final[Mapping[str, Callable[[Choice], dict[int, Key]]]] = {
     "constraint_aware": constraint_aware,
+    LOOKING: constraint_aware,
     "commit_confidence": commit_confidence,
     "guidance_disagreement": guidance_disagreement,
     "leave_one_out": leave_one_out,
     "random": random,
 }
+"""`keyword_argmax` where it has nothing to look for; see `placing`."""
 
 
 def first(keys: Mapping[int, Key], count: int, tried: frozenset[int]) -> tuple[int, ...]:

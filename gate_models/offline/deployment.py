@@ -2,7 +2,8 @@
 
 Read from results of `astargate evaluate --out`. A `:bestN` run holds best-of-n for every smaller n and every budget in
 between: its samples remember after how many rows which text satisfied. Matched rows: best-of-n stopped at the budget at
-which its mean rows equal the other policy's, linear in between. Intervals of differences resample prompts.
+which its mean rows equal the other policy's, linear in between; beyond the tries that were run its success is known
+within bounds only. Intervals of differences resample prompts.
 """
 
 from __future__ import annotations
@@ -41,10 +42,23 @@ class Curve:
         """Mean rows and success [N]."""
         return self.rows.mean(0), self.success.mean(0)
 
-    def at(self, rows: float) -> float | None:
-        """Success at mean `rows`; None beyond what was run, or below one text."""
+    def bounds(self, rows: float) -> tuple[float, float] | None:
+        """Least and largest success at mean `rows`; equal but beyond what was run, None below one text.
+
+        A further try costs a text and solves one prompt at best, so that more rows than were run add at most their
+        number of the cheapest texts.
+        """
         own_rows, success = self.points()
-        return float(np.interp(rows, own_rows, success)) if own_rows[0] <= rows <= own_rows[-1] else None
+        if rows < own_rows[0]:
+            return None
+        least = float(np.interp(rows, own_rows, success))
+        more = max(0.0, rows - float(own_rows[-1])) / float(self.rows[:, 0].min())
+        return least, max(least, min(1.0, least + more))
+
+    def at(self, rows: float) -> float | None:
+        """Success at mean `rows`; None where it is not known, or below one text."""
+        bounds = self.bounds(rows)
+        return bounds[0] if bounds is not None and bounds[0] == bounds[1] else None
 
 
 def best_of_curve(name: str, samples: Sequence[Sample]) -> Curve:
@@ -80,7 +94,7 @@ def by_prompt(samples: Sequence[Sample], value: str = "satisfied") -> dict[str, 
 def beyond(samples: Sequence[Sample], curve: Curve, *, seed: int = 0) -> Estimate | None:
     """Success of a policy less best-of-n's at the policy's mean rows; prompts are resampled, rows with them.
 
-    None where best-of-n was not run at so many rows, or costs more for one text.
+    None where best-of-n is not known at so many rows, or costs more for one text.
     """
     success, rows = (
         np.array([by_prompt(samples, value)[prompt] for prompt in curve.prompts]) for value in ("satisfied", "rows")
@@ -109,6 +123,16 @@ def _between(at: Values, points: Values, values: Values) -> Values:
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """Best-of-n at the rows of another policy."""
+
+    bounds: tuple[float, float] | None
+    """Least and largest success (see `Curve.bounds`); None where one text costs more."""
+    difference: Estimate | None
+    """The other policy's success minus it, prompts resampled; None where it is not known, and for itself."""
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """One policy on one set of prompts."""
 
@@ -120,37 +144,50 @@ class Row:
     """Success minus full CFG's, paired by prompt; None without full CFG."""
     of_full: float | None
     """Rows as a share of full CFG's."""
+    more_rows: Estimate | None
+    """Rows minus full CFG's, paired by prompt."""
     perplexity: float | None
     repeats: float
-    best_of: Mapping[str, tuple[float | None, Estimate | None]]
-    """By `:bestN` run: its success at these rows, and this policy's minus that."""
+    best_of: Mapping[str, Beside]
+    """By `:bestN` run."""
 
 
 def rows_of(cells: Cells, judge: Judge) -> list[Row]:
     """Every policy of a task."""
     curves = curves_of(cells)
     full = cells.get(FULL)
+    reference = None if full is None else (by_prompt(full), by_prompt(full, "rows"))
     found = []
     for name, samples in cells.items():
         texts = [sample["text"] for sample in samples]
         own, spent = by_prompt(samples), float(np.mean([sample["rows"] for sample in samples]))
-        beside = {
-            curve.name: (curve.at(spent), None if curve.name == name else beyond(samples, curve)) for curve in curves
-        }
+        paired = None if name == FULL else reference
+        beside = {curve.name: _beside(name, samples, spent, curve) for curve in curves}
         found.append(
             Row(
                 policy=name,
                 prompts=len(own),
                 success=_success(samples),
                 rows=spent,
-                gain=None if full is None or name == FULL else paired_bootstrap(own, by_prompt(full)),
+                gain=None if paired is None else paired_bootstrap(own, paired[0]),
                 of_full=None if full is None else spent / float(np.mean([sample["rows"] for sample in full])),
+                more_rows=None if paired is None else paired_bootstrap(by_prompt(samples, "rows"), paired[1]),
                 perplexity=fluency(judge, texts)["perplexity"],
                 repeats=float(np.mean([has_adjacent_repeat(text) for text in texts])),
                 best_of=beside,
             )
         )
     return found
+
+
+def _beside(name: str, samples: Sequence[Sample], rows: float, curve: Curve) -> Beside:
+    same = name in {curve.name, first_pass(curve.name)}
+    return Beside(curve.bounds(rows), None if same else beyond(samples, curve))
+
+
+def first_pass(name: str) -> str:
+    """The policy that decodes the first text of another: `full_cfg` of `full_cfg:repair3x4`, of `full_cfg:best3`."""
+    return re.sub(r":(repair|best|rows)[^:]*", "", name)
 
 
 def _success(samples: Sequence[Sample]) -> Estimate:
@@ -175,9 +212,9 @@ def truncated(samples: Sequence[Sample], passes: int) -> Sequence[Sample]:
 
 
 def plain(cells: Cells) -> Cells:
-    """The cells, and those that are the first passes of another (`full_cfg` of `full_cfg:repair3x4`, of `:best3`)."""
+    """The cells, and those that are the first passes of another."""
     firsts = {
-        re.sub(r":(repair|best|rows)[^:]*", "", name): truncated(samples, 1)
+        first_pass(name): truncated(samples, 1)
         for name, samples in cells.items()
         if samples and samples[0].get("history") and parse_policy(name).policy.preset != "auto"
     }

@@ -15,37 +15,46 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from gate_models.offline.deployment import FULL, Cells, Row, curves_of, merged, pooled, rows_of
+from gate_models.offline.deployment_aim import ALL, Rows, aim, line, ruled, winners
 from gate_models.offline.fluency import load_judge
 from gate_models.offline.intervals import Estimate
 
-ALL: Final = "all prompts"
-Rows = Mapping[str, Sequence[Row]]
-"""Rows by task; `ALL` pools them."""
+AIMS: Final = "handoff:0.3:repair3x4,base:repair3x4,auto"
 
 
 def table(task: str, rows: Sequence[Row]) -> str:
-    """Markdown: one line a policy."""
-    runs = list(rows[0].best_of)
-    heads = ["policy", "success [95 %]", f"minus {FULL} [95 %]", "rows", "of full CFG", "ppl", "repeats"]
-    heads += [f"minus {name} at these rows [95 %]" for name in runs]
-    lines = [f"### {task} ({rows[0].prompts} prompts)", "", _line(heads), "|" + "---|" * len(heads)]
+    """Markdown: one line a policy, then each beside every best-of-n run at its own rows."""
+    heads = ["policy", "success [95 %]", f"minus {FULL} [95 %]", "rows", f"minus {FULL} [95 %]", "ppl", "repeats"]
+    lines = [f"### {task} ({rows[0].prompts} prompts)", "", *ruled(heads)]
     for row in rows:
         cells = [
             row.policy,
             f"{row.success.value:.3f} [{row.success.low:.3f}, {row.success.high:.3f}]",
             "" if row.gain is None else row.gain.signed,
-            f"{row.rows:.1f}",
-            "" if row.of_full is None else f"{row.of_full:.0%}",
+            f"{row.rows:.1f}" + ("" if row.of_full is None else f" ({row.of_full:.0%})"),
+            "" if row.more_rows is None else _span(row.more_rows),
             "-" if row.perplexity is None else f"{row.perplexity:.0f}",
             f"{row.repeats:.2f}",
-            *(_signed(row.best_of[name][1]) for name in runs),
         ]
-        lines.append(_line(cells))
-    return "\n".join(lines) + "\n"
+        lines.append(line(cells))
+    return "\n".join([*lines, *_best_of(rows)]) + "\n"
 
 
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
+def _span(estimate: Estimate) -> str:
+    return f"{estimate.value:+.1f} [{estimate.low:+.1f}, {estimate.high:+.1f}]"
+
+
+def _best_of(rows: Sequence[Row]) -> list[str]:
+    """Success of each policy minus best-of-n's at the same rows; policies that none is set beside are left out."""
+    runs = list(rows[0].best_of)
+    lines = []
+    for row in rows:
+        cells = [_signed(row.best_of[name].difference) for name in runs]
+        if any(cells):
+            lines.append(line([row.policy, *cells]))
+    if not lines:
+        return []
+    return ["", "Minus best-of-n stopped at the same rows [95 %]:", "", *ruled(["policy", *runs]), *lines]
 
 
 def _signed(estimate: Estimate | None) -> str:
@@ -59,49 +68,6 @@ def best_of_points(task: str, cells: Cells) -> str:
         points = ", ".join(f"{s:.3f} at {r:.1f}" for r, s in zip(*curve.points(), strict=True))
         lines.append(f"{task}, {curve.name}, n = 1, 2, ...: {points}")
     return "\n\n".join(lines) + "\n"
-
-
-def aim(rows: Rows, policy: str) -> str:
-    """Where a policy does what it is for, family by family: more success than full CFG at fewer rows, and more than
-    every best-of-n at the same rows. "no worse" counts an equal success.
-    """
-    heads = ["family", "full CFG", policy, "more at fewer rows", "best of n at these rows", "beats it"]
-    lines = [_line(heads), "|" + "---|" * len(heads)]
-    more = equal = beats = ties = families = 0
-    for task, listed in rows.items():
-        found = {row.policy: row for row in listed}
-        if task == ALL or policy not in found or FULL not in found:
-            continue
-        own, full = found[policy], found[FULL]
-        cheaper = own.rows < full.rows
-        won, tied = (own.success.value > full.success.value), own.success.value == full.success.value
-        named = {name: at for name, (at, _) in own.best_of.items() if at is not None}
-        best = max(named.values(), default=None)
-        ahead = None if best is None else own.success.value - best
-        families += 1
-        more, equal = more + (won and cheaper), equal + (tied and cheaper)
-        beats += ahead is not None and ahead > 1e-9
-        ties += ahead is not None and abs(ahead) <= 1e-9
-        shown = "" if best is None else f"{best:.3f} ({max(named, key=named.__getitem__)})"
-        verdict = "yes" if won and cheaper else "equal" if tied and cheaper else "no"
-        judged = "-" if ahead is None else "yes" if ahead > 1e-9 else "tie" if ahead >= -1e-9 else "no"
-        lines.append(
-            _line(
-                [
-                    task,
-                    f"{full.success.value:.3f} at {full.rows:.1f}",
-                    f"{own.success.value:.3f} at {own.rows:.1f}",
-                    verdict,
-                    shown,
-                    judged,
-                ]
-            )
-        )
-    counted = (
-        f"`{policy}`: more success than full CFG at fewer rows on {more} of {families} families, equal on {equal} "
-        f"more; ahead of every best-of-n at the same rows on {beats}, level on {ties} (point estimates)."
-    )
-    return "\n".join([*lines, "", counted]) + "\n"
 
 
 def frontier(rows: Sequence[Row], cells: Cells, title: str, path: Path) -> None:
@@ -143,9 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("results", type=Path, nargs="+", help="of astargate evaluate --out")
     parser.add_argument("--out", type=Path, required=True, help="folder")
-    parser.add_argument(
-        "--aim", default="handoff:0.3:repair3x4,auto", help="policies that are compared family by family"
-    )
+    parser.add_argument("--aim", default=AIMS, help="policies that are compared family by family")
     given = parser.parse_args(arguments)
     results = [json.loads(path.read_text(encoding="utf-8")) for path in given.results]
     tasks, judge = merged(results), load_judge()
@@ -153,6 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     whole = pooled(tasks)
     rows[ALL] = rows_of(whole, judge)
     parts = [table(ALL, rows[ALL]), *(aim(rows, name.strip()) for name in given.aim.split(","))]
+    parts.append(winners(rows, {**tasks, ALL: whole}))
     parts += [table(task, listed) for task, listed in rows.items() if task != ALL]
     parts += [best_of_points(ALL, whole), *(best_of_points(task, cells) for task, cells in tasks.items())]
     given.out.mkdir(parents=True, exist_ok=True)

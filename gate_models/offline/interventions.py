@@ -24,7 +24,7 @@ from decoding.handle import Outcome
 from decoding.job import Job
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.repair_policy import ROLLOUT_SELECTORS
+from decoding.repair_policy import LOOKING, ROLLOUT_SELECTORS
 from decoding.runner import Runner
 from decoding.scheduler import Scheduler
 from gate_models.offline.census_store import load_census
@@ -151,6 +151,8 @@ class RepairCensus:
             if selector in ROLLOUT_SELECTORS:
                 rollouts = self.decode(state.rollouts(selector, settings.continuations))
                 keys = state.rollout_keys(rollouts)
+            elif selector == LOOKING and (looks := self.decode(state.look())):
+                keys = state.look_keys(looks[0])
             else:
                 keys = state.keys(selector)
             arms += [state.reopening(selector, count, keys) for count in settings.counts]

@@ -2,8 +2,9 @@
 
 Rules that the paper leaves open, ours: a recorded run belongs to a population only where its own text fails. It is
 *hopeless* where q0 never exceeds `FLOOR` on the freeze grid, *collapse* where q0 reaches `PEAK` and later falls to half
-of its peak or less. a* is the freeze estimator's (T where it is censored). Anchors: *pre* at a*/2, *post* three steps
-after the peak of q0 (its first, for hopeless runs too), at most T - 1.
+of its peak or less. Anchors: *post* three steps after the peak of q0 (the last of equal ones), at most T - 1; *pre* at
+half of a* (the freeze estimator's) or of the peak, whichever is earlier: a* of these runs is mostly censored, and half
+of T would lie behind the post anchor.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from decoding.job import Job
 from decoding.models.protocol import DenoisingModel
 from decoding.policy import Gate
 from decoding.repair.passes import Pass
+from decoding.repair.placing import by_look, look_job, open_positions
 from decoding.repair.rounds import Anchor, reopened_job, rollout_jobs
 from decoding.repair.selectors import RANKINGS, Choice, Key, by_rollouts, candidates_of, first
 from decoding.repair_policy import Repair, Selector
@@ -38,7 +40,7 @@ PAPER_SELECTORS: Final[tuple[Selector, ...]] = (
     "guidance_disagreement",
     "commit_confidence",
 )
-OWN_SELECTORS: Final[tuple[Selector, ...]] = ("constraint_aware", "random", "restart")
+OWN_SELECTORS: Final[tuple[Selector, ...]] = ("constraint_aware", "keyword_argmax", "random", "restart")
 CONTROL: Final = "control"
 
 
@@ -56,9 +58,9 @@ def anchors_of(
     base: NDArray[np.float64], guided: NDArray[np.float64], grid: Sequence[int], steps: int
 ) -> dict[str, int]:
     """The steps of the anchors, from q0 and qg [F] at the steps `grid`."""
-    index = int(persistent_point(base, guided))
-    horizon = grid[index] if index < len(grid) else steps
-    return {"pre": max(1, horizon // 2), "post": min(steps - 1, grid[int(base.argmax())] + POST_STEPS)}
+    peak = base.size - 1 - int(base[::-1].argmax())
+    horizon = min(int(persistent_point(base, guided)), peak)
+    return {"pre": max(1, grid[horizon] // 2), "post": min(steps - 1, grid[peak] + POST_STEPS)}
 
 
 def recorded_job(job: Job) -> Job:
@@ -104,10 +106,22 @@ class Anchored:
     def job(self) -> Job:
         return self.found.state.job
 
-    def keys(self, selector: Selector) -> dict[int, Key]:
-        """The ranking of a selector that needs no rollouts."""
+    def _choice(self) -> Choice:
         noise = replace(self.job.noise, purpose="select", arm=f"{self.job.noise.arm}|{self.name}")
-        return RANKINGS[selector](Choice(self.found, self.candidates, self._predicate, self._model.codec, noise))
+        return Choice(self.found, self.candidates, self._predicate, self._model.codec, noise)
+
+    def keys(self, selector: Selector) -> dict[int, Key]:
+        """The ranking of a selector that needs no forward evaluation."""
+        return RANKINGS[selector](self._choice())
+
+    def look(self) -> list[Job]:
+        """The look of selector `keyword_argmax`; none where no phrase is missing."""
+        positions = open_positions(self._choice())
+        return [look_job(self.job, self.anchor, positions, 1, self.mask_id)] if positions else []
+
+    def look_keys(self, look: Outcome) -> dict[int, Key]:
+        """The ranking by that look."""
+        return by_look(self._choice(), look.trace)
 
     def rollouts(self, selector: Selector, count: int) -> list[Job]:
         """The rollouts of a committor selector, `count` for each candidate in turn."""
@@ -120,8 +134,9 @@ class Anchored:
         return by_rollouts(self.candidates, texts, self._predicate)
 
     def reopening(self, arm: str, count: int, keys: dict[int, Key] | None) -> Reopening:
-        """The arm that reopens the `count` first positions of a ranking (None: all)."""
-        chosen = self.candidates if keys is None else first(keys, count, frozenset())
+        """The arm that reopens the `count` first positions of a ranking (None: every committed one)."""
+        committed = tuple(index for index, token in enumerate(self.anchor.canvas) if token != self.mask_id)
+        chosen = committed if keys is None else first(keys, count, frozenset())
         return Reopening(self.name, self.step, arm, count, chosen)
 
     def continuations(self, reopening: Reopening, count: int) -> list[Job]:

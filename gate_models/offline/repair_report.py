@@ -1,7 +1,4 @@
-"""Tables of a repair census: recovery by selector, anchor, population and family, agreement, length audit, lesions.
-
-Gains are paired within a prompt (its seeds averaged) and their intervals bootstrap the prompts.
-"""
+"""Tables of a repair census: recovery by selector, anchor, population and family, agreement, length audit, lesions."""
 
 from __future__ import annotations
 
@@ -12,47 +9,25 @@ from typing import Any, Final
 
 import numpy as np
 
-from gate_models.offline.inference import paired_bootstrap
-from gate_models.offline.repair_arms import CONTROL
+from gate_models.offline import repair_paper
+from gate_models.offline.repair_arms import CONTROL, PAPER_SELECTORS
+from gate_models.offline.repair_gains import (
+    ANCHORS,
+    FEWEST,
+    Unit,
+    agreement,
+    arm_of,
+    arms_of,
+    gain,
+    gained,
+    mean,
+    mean_gain,
+    shown,
+    successes,
+)
 
-Unit = Mapping[str, Any]
-PAPER: Final[Mapping[str, tuple[float, float]]] = {
-    CONTROL: (0.23, 0.20),
-    "committor": (0.39, 0.34),
-    "truncated_committor": (0.41, 0.31),
-    "leave_one_out": (0.40, 0.30),
-    "guidance_disagreement": (0.37, 0.26),
-    "commit_confidence": (0.38, 0.35),
-}
-"""Success of the paper's Table "Reopen recovery" (K = 3), pre and post anchor, for comparison."""
 POPULATIONS: Final = ("collapse", "hopeless")
-ANCHORS: Final = ("pre", "post")
-
-
-def arms_of(unit: Unit, anchor: str) -> dict[tuple[str, int], Mapping[str, Any]]:
-    """A unit's arms at an anchor, by selector and K (restart and the control: 0)."""
-    return {(arm["arm"], arm["count"]): arm for arm in unit.get("arms", ()) if arm["anchor"] == anchor}
-
-
-def successes(units: Iterable[Unit], anchor: str, arm: tuple[str, int]) -> dict[tuple[str, str], float]:
-    """Success of an arm by (task, prompt), seeds averaged."""
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for unit in units:
-        own = arms_of(unit, anchor).get(arm)
-        if own is not None:
-            found[unit["task"], unit["prompt"]].append(float(np.mean(own["success"])))
-    return {prompt: float(np.mean(rates)) for prompt, rates in found.items()}
-
-
-def gain(units: Sequence[Unit], anchor: str, arm: tuple[str, int], other: tuple[str, int] = (CONTROL, 0)) -> str:
-    """Success of an arm minus another's, paired by prompt: mean [95 % interval]."""
-    own, reference = successes(units, anchor, arm), successes(units, anchor, other)
-    return paired_bootstrap(own, reference).signed if own.keys() & reference.keys() else "-"
-
-
-def _mean(values: Iterable[float]) -> str:
-    listed = list(values)
-    return f"{np.mean(listed):.3f}" if listed else "-"
+CELLS: Final = tuple((anchor, population) for anchor in ANCHORS for population in POPULATIONS)
 
 
 def perplexity(units: Iterable[Unit], anchor: str, arm: tuple[str, int]) -> str:
@@ -68,54 +43,119 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def selector_table(units: Sequence[Unit], selectors: Sequence[str], count: int) -> str:
-    """Success, gain and perplexity of every selector at both anchors, beside the paper's success."""
+    """Success, gain and perplexity of every selector at both anchors, beside the paper's success and gain."""
     head = ["selector"]
     for anchor in ANCHORS:
         head += [f"{anchor} success", "gain [95 %]", "perplexity", "paper"]
     rows = []
     for name in (CONTROL, *selectors):
-        arm = (name, 0 if name in {CONTROL, "restart"} else count)
-        row = [name]
+        row, paper = [name], repair_paper.RECOVERY.get(name, ("", ""))
         for index, anchor in enumerate(ANCHORS):
-            paper = f"{PAPER[name][index]:.2f}" if name in PAPER else ""
-            shown = "" if name == CONTROL else gain(units, anchor, arm)
-            row += [_mean(successes(units, anchor, arm).values()), shown, perplexity(units, anchor, arm), paper]
+            success = mean(successes(units, anchor, arm_of(name, count)).values())
+            won = "" if name == CONTROL else gain(units, anchor, arm_of(name, count))
+            row += [success, won, perplexity(units, anchor, arm_of(name, count)), paper[index]]
         rows.append(row)
     return _table(head, rows)
 
 
-def cell_table(units: Sequence[Unit], selectors: Sequence[str], counts: Sequence[int]) -> str:
-    """Gain over the control in every cell (anchor x population x K)."""
-    cells = [(anchor, population, count) for anchor in ANCHORS for population in POPULATIONS for count in counts]
-    names = [name for name in selectors if name != "restart"]
-    rows = []
-    for anchor, population, count in cells:
-        own = [unit for unit in units if unit["population"] == population]
-        gains = [gain(own, anchor, (name, count)) for name in names]
-        rows.append([f"{anchor}, {population}, K={count}", *gains])
-    return _table(["cell", *names], rows)
+def _of(units: Sequence[Unit], population: str) -> list[Unit]:
+    return [unit for unit in units if unit["population"] == population]
 
 
-def family_table(units: Sequence[Unit], selectors: Sequence[str], count: int) -> str:
-    """Gain over the control by family, pre anchor."""
-    names = [name for name in selectors if name != "restart"]
+def cell_table(units: Sequence[Unit], selectors: Sequence[str], count: int) -> str:
+    """Gain over the control in every cell (anchor x population), the control's success above it, the paper's beside."""
+    head = ["selector", *(_cell(units, *cell) for cell in CELLS)]
     rows = []
+    for name in (CONTROL, *selectors):
+        row = [name]
+        for anchor, population in CELLS:
+            own = _of(units, population)
+            if name == CONTROL:
+                cell, paper = mean(successes(own, anchor, (CONTROL, 0)).values()), _control(anchor, population)
+            else:
+                theirs = repair_paper.GAIN.get((anchor, population, count, name))
+                cell, paper = gain(own, anchor, arm_of(name, count)), "" if theirs is None else f"{theirs:+.3f}"
+            row.append(cell + (f" (paper {paper})" if paper else ""))
+        rows.append(row)
+    return _table(head, rows)
+
+
+def _cell(units: Sequence[Unit], anchor: str, population: str) -> str:
+    return f"{anchor}, {population} ({len(_of(units, population))} runs)"
+
+
+def _control(anchor: str, population: str) -> str:
+    found = repair_paper.CONTROL_BY_TYPE.get((anchor, population))
+    return "" if found is None else f"{found:.3f}"
+
+
+def certain_cells(units: Sequence[Unit], selectors: Sequence[str], counts: Sequence[int]) -> str:
+    """In how many cells each selector's gain is above, and below, 0 with 95 % confidence."""
+    parts = []
+    for name in selectors:
+        kinds = (0,) if name == "restart" else counts
+        cells = [gained(_of(units, p), anchor, arm_of(name, k)) for anchor, p in CELLS for k in kinds]
+        enough = [estimate for estimate, prompts in filter(None, cells) if prompts >= FEWEST]
+        above, below = sum(e.low > 0 for e in enough), sum(e.high < 0 for e in enough)
+        parts.append(f"{name} {above} of {len(enough)}" + (f" (below 0: {below})" if below else ""))
+    return "Cells with an interval above 0, of those with one (the paper: 8 of 8 each): " + ", ".join(parts) + ".\n"
+
+
+def contrast_table(units: Sequence[Unit], counts: Sequence[int]) -> str:
+    """Committor minus commit confidence, and how often they pick the same position, in every cell."""
+    one, other = "committor", "commit_confidence"
+    rows = []
+    for anchor, population in CELLS:
+        own = _of(units, population)
+        row = [_cell(units, anchor, population)]
+        for count in counts:
+            theirs = repair_paper.CONTRAST.get((anchor, population, count))
+            row.append(gain(own, anchor, (one, count), (other, count)) + (f" (paper {theirs:+.3f})" if theirs else ""))
+        rows.append([*row, agreement(own, one, other, (anchor,))])
+    return _table(["cell", *(f"K={count}" for count in counts), "same position, K=1"], rows)
+
+
+def family_table(units: Sequence[Unit], selectors: Sequence[str], count: int, anchor: str) -> str:
+    """Gain over the control of every family and population; the mean is over the paper's selectors that were run."""
+    rows = []
+    meant = [name for name in PAPER_SELECTORS if name in selectors]
     for task in sorted({unit["task"] for unit in units}):
-        own = [unit for unit in units if unit["task"] == task]
-        control = _mean(successes(own, "pre", (CONTROL, 0)).values())
-        rows.append([task, str(len(own)), control, *(gain(own, "pre", (name, count)) for name in names)])
-    return _table(["family", "runs", "control", *names], rows)
+        for population in POPULATIONS:
+            own = [unit for unit in _of(units, population) if unit["task"] == task]
+            control = successes(own, anchor, (CONTROL, 0))
+            if not control:
+                continue
+            gains = {name: gained(own, anchor, arm_of(name, count)) for name in selectors}
+            points = [f"{found[0].value:+.2f}" if found else "-" for found in gains.values()]
+            rows.append(
+                [
+                    f"{task}, {population}",
+                    str(len(control)),
+                    mean(control.values()),
+                    *points,
+                    shown(mean_gain(own, anchor, meant, count)),
+                ]
+            )
+    return _table(["family", "prompts", CONTROL, *selectors, "mean of the paper's"], rows)
 
 
-def agreement(units: Sequence[Unit], one: str, other: str) -> str:
-    """How often two selectors pick the same position at K = 1, over all anchored states."""
-    same = [
-        arms[one, 1]["positions"] == arms[other, 1]["positions"]
-        for unit in units
-        for arms in (arms_of(unit, anchor) for anchor in ANCHORS)
-        if (one, 1) in arms and (other, 1) in arms
-    ]
-    return f"{np.mean(same):.2f} of {len(same)}" if same else "-"
+def families_gaining(units: Sequence[Unit], selectors: Sequence[str], count: int) -> str:
+    """In how many families the mean over the paper's selectors is above the control."""
+    meant = [name for name in PAPER_SELECTORS if name in selectors]
+    parts = []
+    for anchor in ANCHORS:
+        tasks = sorted({unit["task"] for unit in units})
+        gains = [mean_gain([u for u in units if u["task"] == task], anchor, meant, count) for task in tasks]
+        means = [estimate.value for estimate, _ in filter(None, gains)]
+        parts.append(f"{anchor} {sum(value > 0 for value in means)} of {len(means)}")
+    return f"Families with a mean gain above 0: {', '.join(parts)} (the paper, pre: 12 of 12).\n"
+
+
+def anchor_steps(units: Sequence[Unit]) -> str:
+    """Where the anchors stand."""
+    medians = ", ".join(f"{name} {np.median([unit['anchors'][name] for unit in units]):g}" for name in ANCHORS)
+    kinds = ", ".join(f"{len(_of(units, population))} {population}" for population in POPULATIONS)
+    return f"Intervened on: {kinds}. Median anchor steps: {medians}.\n"
 
 
 def length_audit(units: Sequence[Unit]) -> str:
@@ -125,7 +165,7 @@ def length_audit(units: Sequence[Unit]) -> str:
     masks = sum(arm["masks_left"] for arm in arms)
     equal, compared = (sum(arm[name] for arm in control) for name in ("control_equal", "control_compared"))
     lengths = {
-        name: _mean(length for arm in arms if (arm["arm"] == CONTROL) is own for length in arm["length"])
+        name: mean(length for arm in arms if (arm["arm"] == CONTROL) is own for length in arm["length"])
         for name, own in (("control", True), ("reopened", False))
     }
     return (
@@ -146,16 +186,16 @@ def lesion_table(units: Sequence[Unit]) -> str:
             action,
             "guided" if guided else "base",
             str(len(arms)),
-            _mean(arm["restored"] for arm in arms),
-            _mean(arm["present"] for arm in arms),
-            _mean(arm["occurrences"] for arm in arms),
-            _mean(arm["present"] for arm in arms if arm["once"]),
+            mean(arm["restored"] for arm in arms),
+            mean(arm["present"] for arm in arms),
+            mean(arm["occurrences"] for arm in arms),
+            mean(arm["present"] for arm in arms if arm["once"]),
+            repair_paper.LESION[role, action, guided],
         ]
         for (role, action, guided), arms in sorted(groups.items())
     ]
-    return _table(
-        ["position", "action", "continuation", "runs", "restored", "present", "occurrences", "present if once"], rows
-    )
+    head = ["position", "action", "continuation", "runs", "restored", "present", "occurrences", "present if once"]
+    return _table([*head, "the paper's four"], rows)
 
 
 def report(header: Mapping[str, Any], units: Sequence[Unit]) -> str:
@@ -174,18 +214,25 @@ def report(header: Mapping[str, Any], units: Sequence[Unit]) -> str:
     ]
     if failed:
         top = max(counts)
-        pairs = (("committor", "commit_confidence"), ("truncated_committor", "committor"))
-        agree = [f"{one} and {other}: {agreement(failed, one, other)} states" for one, other in pairs]
+        agree = agreement(failed, "truncated_committor", "committor")
         parts += [
+            anchor_steps(failed),
             f"### Recovery by selector, K = {top}\n",
             selector_table(failed, selectors, top),
-            "### Gain in every cell\n",
-            cell_table(failed, selectors, counts),
-            f"### Gain by family, pre anchor, K = {top}\n",
-            family_table(failed, selectors, top),
-            "### Agreement at K = 1\n",
-            "The same position is picked by " + "; ".join(agree) + ".\n",
-            "### Length audit\n",
-            length_audit(failed),
         ]
+        for count in counts:
+            parts += [f"### Gain in every cell, K = {count}\n", cell_table(failed, selectors, count)]
+        parts += [
+            certain_cells(failed, selectors, counts),
+            "### Committor minus commit confidence\n",
+            contrast_table(failed, counts),
+            f"The paper's pick the same position {repair_paper.AGREEMENT} of the time; here truncated_committor and "
+            f"committor: {agree} states.\n",
+        ]
+        for anchor in ANCHORS:
+            parts += [
+                f"### Gain by family, {anchor} anchor, K = {top}\n",
+                family_table(failed, selectors, top, anchor),
+            ]
+        parts += [families_gaining(failed, selectors, top), "### Length audit\n", length_audit(failed)]
     return "\n".join([*parts, "### Lesion and reopening of a keyword\n", lesion_table(units)])

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 Units = list[dict[str, Any]]
 Add = Callable[[Mapping[str, Any]], None]
+PROTOCOL: Final = 2
+"""Raised where anchors, populations or arms come to mean something else: such files are not gone on with."""
 MAY_GROW: Final = frozenset({"subtasks", "prompts", "seeds", "threads", "device"})
 """Settings that runs of one file need not share."""
 
@@ -18,7 +20,8 @@ MAY_GROW: Final = frozenset({"subtasks", "prompts", "seeds", "threads", "device"
 def header_of(settings: Mapping[str, Any], model_hash: str, versions: Mapping[str, str]) -> dict[str, Any]:
     """What every run of a file shares, as JSON has it."""
     kept = {name: value for name, value in settings.items() if name not in MAY_GROW}
-    return dict(json.loads(json.dumps({"settings": kept, "model_hash": model_hash, "versions": dict(versions)})))
+    header = {"protocol": PROTOCOL, "settings": kept, "model_hash": model_hash, "versions": dict(versions)}
+    return dict(json.loads(json.dumps(header)))
 
 
 @contextmanager
@@ -48,8 +51,10 @@ def opened(path: Path, header: Mapping[str, Any]) -> Iterator[tuple[Units, Add]]
 
 
 def read_units(path: Path) -> tuple[dict[str, Any], Units]:
-    """Header and units of a census file. Raises `ValueError` where it is none."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    """Header and units of a census file; a last line that is being written is left out. Raises `ValueError` where it
+    is none.
+    """
+    lines = path.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
     try:
         header, *units = map(json.loads, lines)
         if "settings" not in header:

@@ -9,11 +9,12 @@ import pytest
 
 from decoding.engine import Engine
 from decoding.events import ReopenEvent
-from decoding.job import Attempt
+from decoding.job import Attempt, Job, Sampling
 from decoding.models.bert_mini import MiniModel
 from decoding.policy import resolve_policy, step_at
 from decoding.repair_policy import ROLLOUT_SELECTORS, SELECTORS, Repair
 from decoding.runner import Runner
+from decoding.scheduler import Scheduler
 from decoding.validation import JobError
 from tests.decoding.repairing import ALWAYS, NEVER, Letters, decode, hard_predicate, repaired
 from tests.decoding.tiny import job
@@ -164,3 +165,56 @@ def test_events_tell_of_every_reopening(engine: Engine, model: MiniModel) -> Non
                 canvas[position] = token
     assert [(event.attempt, event.round) for event in reopened] == [(0, 1), (0, 2)]
     assert tuple(canvas) == handle.result().passes[-1].tokens
+
+
+@pytest.mark.parametrize(
+    ("repair", "most"),
+    [
+        (Repair("commit_confidence", reopen=4, max_rounds=20), 19),
+        (Repair("restart", max_rounds=20), 1),
+        (Repair("truncated_committor", reopen=12, max_rounds=20, rollouts=1), 19),
+        (Repair("random", reopen=12, max_rounds=20, anchor=0.0), 1),
+    ],
+)
+def test_at_temperature_zero_no_text_is_decoded_twice(
+    engine: Engine, model: MiniModel, repair: Repair, most: int
+) -> None:
+    """Reopening the same positions of the same text again would give the same text: the attempt ends."""
+    greedy = Sampling(temperature=0.0)
+    (outcome,) = decode(engine, repaired(model, repair, sampling=greedy))
+    found = outcome.passes[1:]
+    assert 1 <= len(found) <= most, "the rounds run out of new canvases"
+    assert len({resumption.canvas for resumption in outcome.trace.resumed}) == len(found)
+    (drawn,) = decode(engine, repaired(model, repair))
+    assert len(drawn.passes) == 21, "with noise every round is another"
+
+
+def test_at_temperature_zero_a_repeated_attempt_is_left_out(engine: Engine, model: MiniModel) -> None:
+    base, full = Attempt(resolve_policy("base", {})), Attempt(resolve_policy("full_cfg", {}))
+    asked = replace(job(model, preset="full_cfg"), attempts=(base, full, full, base), predicate=NEVER)
+    greedy = replace(asked, sampling=replace(asked.sampling, temperature=0.0))
+    random = replace(greedy, attempts=(Attempt(resolve_policy("full_cfg", {"order": "random"})),) * 2)
+    sampled, repeated, shuffled = decode(engine, asked, greedy, random)
+    assert [len(outcome.passes) for outcome in (sampled, repeated, shuffled)] == [4, 2, 2]
+    assert repeated.tokens in {found.tokens for found in repeated.passes}
+
+
+def test_a_repair_does_not_depend_on_what_runs_beside_it(model: MiniModel) -> None:
+    """In batch-invariant mode texts, passes, rows and traces are those of the request alone."""
+    repairs = [Repair("constraint_aware"), Repair("random", anchor=0.4), Repair("committor", max_rounds=1, rollouts=2)]
+    asked = [repaired(model, repair, Letters("é", 1), seed=seed) for seed, repair in enumerate(repairs)]
+    asked.append(replace(asked[0], attempts=(Attempt(asked[0].policy),) * 2, policy=resolve_policy("auto", {})))
+
+    def outcomes(jobs: list[Job], max_rows: int) -> list[Any]:
+        engine = Engine(model, runner=Runner(model, invariant=True), scheduler=Scheduler(max_rows))
+        handles = engine.submit_all(jobs)
+        while engine.step():
+            pass
+        found = [handle.result() for handle in handles]
+        return [(one.tokens, one.trace, one.ledger, [(p.text, p.rows) for p in one.passes]) for one in found]
+
+    alone = [outcomes([one], 64)[0] for one in asked]
+    assert any(len(passes) > 2 for *_, passes in alone)
+    others = [job(model, seed=90 + index, length=8 + index) for index in range(3)]
+    mixed = outcomes([others[0], *asked, *others[1:]], 8)
+    assert mixed[1:5] == alone

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gate_models.cascade import UNMEASURED, Cascades, Plan, attempts_of, read_cascades, write_cascades
+from decoding.repair.costs import most_rows
+from gate_models.cascade import (
+    UNMEASURED,
+    Cascades,
+    Plan,
+    attempts_of,
+    read_cascades,
+    within_budget,
+    write_cascades,
+)
 from gate_models.offline import cascade_order
 from gate_models.offline.cascade_order import Candidate, candidate, greedy_order, learn, rounds
 from gate_models.offline.evaluate import EvaluateSettings, decode
 from gate_models.offline.policy_names import parse_policy
 from gate_models.offline.tasks import load_task
-from tests.decoding.tiny import tiny_model
+from tests.decoding.tiny import job, tiny_model
 
 
 def sample(prompt: str, satisfied: bool, rows: int = 10, **more: Any) -> dict[str, Any]:
@@ -122,6 +132,18 @@ def test_attempts_fit_the_canvas_and_take_another_scale() -> None:
     assert (base.policy.guidance_scale, handoff.policy.guidance_scale) == (0.0, 3.5)
     assert handoff.policy.tail_width == boosted.policy.guided_width == 4
     assert handoff.gate.planned_step(10) == 2
+
+
+@pytest.mark.parametrize("steps", [16, 20, 24, 32, 48, 64, 128])
+def test_the_general_order_comes_to_full_guidance_within_the_default_budget(steps: int) -> None:
+    asked = replace(job(tiny_model(), length=16, steps=steps), policy=parse_policy("auto").policy)
+    asked = replace(asked, attempts=Cascades().attempts(None, "h", 16))
+    budget = within_budget(asked).budget_rows
+    assert budget is not None
+    first, second = asked.attempt(0), asked.attempt(1)
+    assert first.policy.guidance_scale == second.policy.guidance_scale > 0
+    assert second.policy.never_base
+    assert most_rows(first) + second.first_pass_rows <= budget == 4 * steps
 
 
 @pytest.mark.parametrize(

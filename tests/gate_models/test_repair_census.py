@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from decoding.models.bert_mini import MiniModel
-from gate_models.offline import interventions, repair_report
+from gate_models.offline import interventions, repair_gains, repair_report
 from gate_models.offline.census_labels import counts_of
 from gate_models.offline.census_plan import CensusSettings, plan
 from gate_models.offline.census_records import CensusError
@@ -68,17 +68,21 @@ def test_populations() -> None:
 def test_anchors() -> None:
     grid = [1, 2, 3, 6, 8]
     safe = np.array([0.2, 0.95, 0.3, 1.0, 1.0])
-    assert anchors_of(safe, safe, grid, 16) == {"pre": 3, "post": 9}
+    assert anchors_of(safe, safe, grid, 16) == {"pre": 3, "post": 11}
     low = np.zeros(5)
-    assert anchors_of(low, low, grid, 16) == {"pre": 8, "post": 4}
+    assert anchors_of(low, low, grid, 16) == {"pre": 4, "post": 11}
     assert anchors_of(safe, safe, [1, 2, 3, 14, 15], 16)["post"] == 15
+    collapse = np.array([0.5, 0.9, 0.4, 0.1, 0.0])
+    assert anchors_of(collapse, collapse, grid, 16) == {"pre": 1, "post": 5}
+    drawn = np.random.default_rng(0).random((200, 2, 5))
+    assert all(a["pre"] < a["post"] for a in (anchors_of(*one, grid, 16) for one in drawn))
 
 
 def test_every_arm_reopens_what_it_says_and_ends_whole(model: MiniModel) -> None:
     census = RepairCensus(SETTINGS, model, NoJudge())
     found = census.measure(Unit(prompt(HOPELESS), 0))
     assert found["population"] == "hopeless"
-    assert found["anchors"] == {"pre": 6, "post": found["grid"][0] + 3}
+    assert found["anchors"] == {"pre": found["grid"][-1] // 2, "post": found["grid"][-1] + 3}
     arms = found["arms"]
     names = {*SETTINGS.selectors, CONTROL}
     assert {arm["arm"] for arm in arms} == names
@@ -91,7 +95,9 @@ def test_every_arm_reopens_what_it_says_and_ends_whole(model: MiniModel) -> None
         if arm["arm"] == CONTROL:
             assert reopened == 0
             assert arm["control_equal"] == arm["control_compared"] == 2
-        elif arm["arm"] != "restart":
+        elif arm["arm"] == "restart":
+            assert reopened == arm["step"], "every committed position"
+        else:
             assert reopened == min(arm["count"], arm["step"])
     assert found["rows"] == census.engine.runner.counts.total
 
@@ -123,6 +129,7 @@ def test_a_stopped_census_goes_on(loaded: MiniModel, tmp_path: Path, monkeypatch
         interventions.run(settings, out)
     with out.open("a") as file:
         file.write('{"half": ')
+    assert len(read_units(out)[1]) == 1, "a report can be made while a census runs"
     monkeypatch.setattr(RepairCensus, "measure", measure)
     assert interventions.run(settings, out) == 1
     assert interventions.run(settings, out) == 0
@@ -170,21 +177,35 @@ def test_the_report_pairs_by_prompt() -> None:
                     "success": success, "length": [5, 7], "nll": 2.0, "nll_tokens": 1, **more}  # fmt: skip
 
         arms = [arm(CONTROL, 0, control), arm("commit_confidence", 1, reopened), arm("committor", 1, reopened)]
-        return {"task": "t", "prompt": name, "seed": seed, "population": "collapse", "arms": arms, "rows": 9}
+        return {"task": "t", "prompt": name, "seed": seed, "population": "collapse", "anchors": {"pre": 3, "post": 7},
+                "arms": arms, "rows": 9}  # fmt: skip
 
     units = [
         unit("a", 0, [False, False], [True, True]),
         unit("a", 1, [True, True], [True, True]),
         unit("b", 0, [False, False], [False, False]),
     ]
-    assert repair_report.gain(units, "pre", ("commit_confidence", 1)).startswith("+0.250 [+0.000, +0.500]")
-    assert repair_report.gain(units, "post", ("commit_confidence", 1)) == "-"
-    assert repair_report.agreement(units, "committor", "commit_confidence") == "1.00 of 3"
+    many = [{**one, "prompt": f"{one['prompt']}{copy}"} for copy in range(3) for one in units]
+    assert repair_gains.gain(many, "pre", ("commit_confidence", 1)).startswith("+0.250 [+0.")
+    assert repair_gains.gain(units, "pre", ("commit_confidence", 1)) == "+0.250", "two prompts bear no interval"
+    assert repair_gains.gain(units, "post", ("commit_confidence", 1)) == "-"
+    assert repair_gains.agreement(units, "committor", "commit_confidence") == "1.00 of 3"
     assert "0 masks left in 18 continuations; control bit-equal 6/6" in repair_report.length_audit(units)
-    header = {"model_hash": "h", "settings": {"seed": 0, "selectors": ["commit_confidence"], "counts": [1]}}
+    header = {
+        "model_hash": "h",
+        "settings": {"seed": 0, "selectors": ["committor", "commit_confidence"], "counts": [1]},
+    }
     text = repair_report.report(header, units)
     assert "3 collapse, 0 hopeless" in text
-    assert "| commit_confidence | 0.500 | +0.250" in text
+    assert "Median anchor steps: pre 3, post 7." in text
+    assert "| commit_confidence | 0.500 | +0.250 | 7 | 0.38 (+0.15) | - | - | - | 0.35 (+0.16) |" in text
+    assert "| control | 0.250 (paper 0.369) | - (paper 0.091) | - | - |" in text
+    assert "| pre, collapse (3 runs) | +0.000 | 1.00 of 3 |" in text
+    assert "| t, collapse | 2 | 0.250 | +0.25 | +0.25 | +0.250 |" in text
+    assert "Families with a mean gain above 0: pre 1 of 1, post 0 of 0" in text
+    assert "committor 0 of 0" in text
+    sure = [unit(str(index), 0, [False], [True]) for index in range(6)]
+    assert "commit_confidence 1 of 1" in repair_report.report(header, sure)
 
 
 @pytest.fixture(scope="module")

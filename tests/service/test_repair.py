@@ -121,3 +121,34 @@ def test_a_client_that_leaves_ends_its_repair(server):
     after = server.wait_idle()
     abandoned = total(after, "forward_rows_abandoned_total") - total(before, "forward_rows_abandoned_total")
     assert 0 < abandoned < 8 * 64 * 32
+
+
+def test_a_stream_that_is_left_during_a_repair_ends_it(server):
+    before = server.wait_idle()
+    policy = {"preset": "reopen_repair", "gate": GATE, "repair": {"selector": "restart", "max_rounds": 64}}
+    constraint = {"type": "letter_frequency", "letter": "q", "relation": "at_least", "count": 200}
+    request = {**body(0), "constraint": constraint, "policy": policy, "gen_length": None, "stream": True}
+    with server.client.stream("POST", "/generate", json=request) as reply:
+        assert any(line == "event: reopen" for line in reply.iter_lines())
+    after = server.wait_idle()
+    abandoned = total(after, "forward_rows_abandoned_total") - total(before, "forward_rows_abandoned_total")
+    repairing = total(after, "forward_rows_total", purpose="repair") - total(
+        before, "forward_rows_total", purpose="repair"
+    )
+    assert 0 < repairing < abandoned < 64 * 64
+
+
+def test_samples_of_one_request_are_repaired_alone(server, recovered):
+    request, sample = recovered
+    answer = server.generate({**request, "n": 4})["samples"]
+    assert {**answer[0], "index": 0} == sample
+    assert [one["seed"] for one in answer] == [request["seed"] + index for index in range(4)]
+    assert len({one["repair"]["rounds"] for one in answer}) > 1 or not all(one["satisfied"] for one in answer[1:])
+
+
+@pytest.mark.parametrize("anchor", [0, 1, "end"])
+def test_the_first_pass_may_use_up_the_budget(server, anchor):
+    policy = {"preset": "reopen_repair", "gate": GATE, "repair": {"anchor": anchor}, "budget_rows": 20}
+    constraint = {**CONSTRAINT, "letter": "q", "count": 9}
+    (sample,) = server.generate({**body(0), "constraint": constraint, "policy": policy})["samples"]
+    assert (sample["forward_evaluations"]["total"], sample["repair"]["rounds"], sample["satisfied"]) == (20, 0, False)

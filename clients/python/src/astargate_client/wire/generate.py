@@ -107,6 +107,7 @@ class Pass(Reply):
     selector: (
         Literal[
             "constraint_aware",
+            "keyword_argmax",
             "commit_confidence",
             "guidance_disagreement",
             "leave_one_out",

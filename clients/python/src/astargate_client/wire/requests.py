@@ -222,6 +222,7 @@ class RepairOptions(TypedDict, total=False):
     selector: (
         Literal[
             "constraint_aware",
+            "keyword_argmax",
             "commit_confidence",
             "guidance_disagreement",
             "leave_one_out",

@@ -35,6 +35,7 @@ class GateSettings(Reply):
 class RepairSettings(Reply):
     selector: Literal[
         "constraint_aware",
+        "keyword_argmax",
         "commit_confidence",
         "guidance_disagreement",
         "leave_one_out",
