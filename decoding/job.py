@@ -128,14 +128,16 @@ class Job:
     def planned_rows(self, handoff_step: int | None = None) -> int:
         """Rows of a run from an empty canvas that hands off at `handoff_step`.
 
-        None: where the gate plans to, at the latest never. An adaptive tail is counted as if it always committed
-        `tail_width`; end-of-text never ends a run early.
+        None: where the gate plans to, at the latest never. A pace that the tokens set (boosted steps, an adaptive tail)
+        is counted at its slowest, the schedule's; end-of-text never ends a run early.
         """
         if handoff_step is None:
             planned = self.gate.planned_step(self.steps)
             handoff_step = 0 if self.starts_base else self.steps if planned is None else planned
-        widths = self.policy.guided_width, self.policy.tail_width
-        return planned_rows(self.gen_length, self.steps, self.block_length, handoff_step, *widths)
+        policy = self.policy
+        guided = policy.guided_width if policy.boost_threshold is None else 1
+        tail = policy.tail_width if policy.tail_threshold is None else 1
+        return planned_rows(self.gen_length, self.steps, self.block_length, handoff_step, guided, tail)
 
 
 def regime_of(job: Job, model_hash: str) -> Regime:

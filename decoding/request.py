@@ -282,14 +282,17 @@ class CanvasState:
     def _skipped_rows(self) -> int:
         """Rows of the same run without the fill, less those run.
 
-        An adaptive tail would have gone on at the pace that it had: an estimate, where everything else is exact.
+        A pace of the tokens' own (adaptive tail, boosted steps, re-checks) would have gone on: an estimate, where
+        everything else is exact.
         """
-        base = [stats for stats in self.trace.steps if stats.phase == "base"]
-        if self.job.policy.tail_threshold is None or not base:
+        policy, every = self.job.policy, self.trace.steps
+        base = [stats for stats in every if stats.phase == "base"]
+        free = policy.boost_threshold is not None or policy.gate.recheck is not None
+        if not free and (policy.tail_threshold is None or not base):
             own = self.ledger.of(purpose=self.job.purpose) - self._spent_before
             return max(0, self.job.planned_rows(self.handoff_step) - own)
-        pace = max(1.0, sum(len(stats.positions) for stats in base) / len(base))
-        return math.ceil(sum(len(stats.filled) for stats in self.trace.steps) / pace)
+        pace = max(1.0, sum(len(stats.positions) for stats in base or every) / len(base or every))
+        return (1 if base else 2) * math.ceil(sum(len(stats.filled) for stats in every) / pace)
 
     def content(self) -> list[int]:
         """Token ids up to the first end-of-text."""

@@ -1,8 +1,8 @@
 """The `drained` gate at a threshold that was calibrated for its family, in the regime that it was measured in.
 
 Asked for without a threshold, the gate takes the calibrated one: point estimate, or with `margin` the largest threshold
-whose loss is certified. Elsewhere (another model, canvas, weight, order, ...) it takes the general default, and its
-version says so.
+whose loss is certified. Elsewhere (another model, canvas, weight, order, ..., or with re-checks, which no calibration
+has) it takes the general default, and its version says so.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class DrainedGates:
         if setting.source != "drained" or setting.threshold is not None:
             return self.builtin.resolve(setting, regime)
         found = nearest(self.thresholds, regime)
-        if found is None or found[1]:
+        if found is None or found[1] or setting.recheck is not None:
             return self._elsewhere(setting, regime, found)
         measured = found[0]
         chosen = measured.threshold if setting.margin is None else measured.at_margin(setting.margin)

@@ -30,7 +30,7 @@ from decoding.job import regime_of
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
 from decoding.policy import Gate
-from gate_models.drained import DrainedThreshold, write_thresholds
+from gate_models.drained import DrainedThreshold, read_thresholds, write_thresholds
 from gate_models.ladder import MARGINS, Ladder
 from gate_models.offline.census_plan import split_of
 from gate_models.offline.fluency import load_judge
@@ -193,23 +193,44 @@ def certified(losses: Mapping[float, NDArray[np.float64]]) -> dict[str, float | 
     return {f"{margin:g}": None if setting is None else setting[0] for margin, setting in chosen.items()}
 
 
+def beside(found: Sequence[DrainedThreshold], path: Path) -> list[DrainedThreshold]:
+    """`found`, behind the thresholds of other regimes that `path` holds already."""
+    earlier = read_thresholds(path) if path.is_file() else []
+    fresh = {one.regime for one in found}
+    return [*(one for one in earlier if one.regime not in fresh), *found]
+
+
 def main() -> None:
     """Command line."""
+    own = Plan(())
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", default="all")
     parser.add_argument("--prompts", type=int, default=100, help="prompts a task outside the audit set")
     parser.add_argument("--held", action="store_true", help="the prompts whose runs are there, whatever their number")
     parser.add_argument("--samples", type=int, default=1)
     parser.add_argument("--seed", type=int, default=5000)
+    parser.add_argument("--guidance-scale", type=float, default=own.guidance_scale)
+    parser.add_argument("--temperature", type=float, default=own.temperature)
+    parser.add_argument("--boost-threshold", type=float, default=own.boost_threshold)
+    parser.add_argument("--guided-width", type=int, default=own.guided_width, help="of the boosted order, above 1")
     parser.add_argument("--model", default="mini")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--sweeps", type=Path, required=True, help="folder of the decoded runs; a stopped run goes on")
-    parser.add_argument("--out", type=Path, help="JSON to write; without it only the runs are decoded")
+    parser.add_argument("--out", type=Path, help="JSON to write, beside what it has; without it only runs are decoded")
     arguments = parser.parse_args()
     if arguments.held and arguments.out is None:
         parser.error("--held decodes nothing; give --out too")
     prompts = None if arguments.held else arguments.prompts
-    plan = Plan(expand(arguments.tasks.split(",")), prompts, arguments.samples, arguments.seed)
+    plan = Plan(
+        expand(arguments.tasks.split(",")),
+        prompts,
+        arguments.samples,
+        arguments.seed,
+        arguments.guidance_scale,
+        arguments.temperature,
+        arguments.boost_threshold,
+        arguments.guided_width,
+    )
     with compute_mode(arguments.threads):
         model = load_model(arguments.model)
         if arguments.out is None:
@@ -218,7 +239,7 @@ def main() -> None:
                     swept(model, prompts_of(task, plan.prompts), order, plan, arguments.sweeps)
             return
         found = calibrate(model, plan, arguments.sweeps)
-    write_thresholds(found, arguments.out)
+    write_thresholds(beside(found, arguments.out), arguments.out)
     for one in found:
         regime = one.regime
         print(regime.family, regime.order, f"K={regime.tail_width}", one.threshold, one.certified)

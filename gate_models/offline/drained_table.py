@@ -30,12 +30,14 @@ def table(found: Sequence[DrainedThreshold]) -> str:
         cells = " | ".join(_cheapest([one for one in own if one.regime.order == order]) for order in ORDERS)
         lines.append(
             f"| {family} | {own[0].evidence['prompts']} | {full['success']:.2f}, {full['rows']:.0f}, "
-            f"{full['perplexity']:.0f} | {cells} |"
+            f"{_ppl(full['perplexity'])} | {cells} |"
         )
     return "\n".join(lines)
 
 
 def _cheapest(own: Sequence[DrainedThreshold]) -> str:
+    if not own:
+        return "not measured"
     kept = [(_point(one)["rows"], one) for one in own if one.threshold is not None]
     if not kept:
         smallest = min(p["loss"] for one in own for p in one.evidence["curve"].values())
@@ -44,8 +46,12 @@ def _cheapest(own: Sequence[DrainedThreshold]) -> str:
     point = _point(best)
     return (
         f"{best.regime.tail_width}, {best.threshold:g}, {point['loss']:+.2f} [{point['loss_interval_95'][0]:+.2f}, "
-        f"{point['loss_interval_95'][1]:+.2f}], {rows:.1f}, {point['perplexity']:.0f}"
+        f"{point['loss_interval_95'][1]:+.2f}], {rows:.1f}, {_ppl(point['perplexity'])}"
     )
+
+
+def _ppl(perplexity: float | None) -> str:
+    return "-" if perplexity is None else f"{perplexity:.0f}"
 
 
 def _point(one: DrainedThreshold) -> dict[str, Any]:

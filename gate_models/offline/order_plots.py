@@ -7,103 +7,92 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 from matplotlib.figure import Figure
 
-from decoding.policy import step_at
-from gate_models.offline.horizon import ensemble_horizon
 from gate_models.offline.intervals import Estimate
+from gate_models.offline.order_matches import plain_policies
 from gate_models.offline.order_points import TAIL, Group, Point, frontier
-from gate_models.offline.policy_names import parse_policy
+from gate_models.offline.order_switch import FIRST, PLAIN, Curve, Move, at
 
-SERIES: Final[Mapping[str, str]] = {
-    "confidence order": "#4c72b0",
-    f"confidence order{TAIL}": "#8172b3",
-    "guidance first": "#dd8452",
-    f"guidance first{TAIL}": "#c44e52",
-}
-TOLERANCE: Final = 0.05
-"""Success that the horizon of a switch curve may lose (Definition 1)."""
+ORDERS: Final[Mapping[str, str]] = {"confidence order": "#4c72b0", "guidance first": "#c44e52"}
+REPEATING: Final = "full CFG, several a step (texts repeat)"
+NAMES: Final[Mapping[str, str]] = {"base": "base", "full_cfg": "full CFG"}
+"""Policies that a panel names."""
+COLOURS: Final = {PLAIN: ORDERS["confidence order"], FIRST: ORDERS["guidance first"]}
 COLUMNS: Final = 4
-DPI: Final = 80
+DPI: Final = 90
 
 
 def plot_frontiers(found: Mapping[Group, Sequence[Point]], path: Path) -> None:
-    """A panel a group: success over rows, every policy as a point, and each series' frontier as a line."""
+    """A panel a group: success over rows, every policy as a point (a square with a parallel tail), and each order's
+    frontier as a line with intervals.
+
+    Policies that fall back to full CFG are left out; full CFG of several positions a step stands apart, as in the
+    comparisons.
+    """
     panels = _panels(len(found))
     for axes, ((task, setting), own) in zip(panels.axes, found.items(), strict=False):
-        for series, colour in SERIES.items():
-            mine = [point for point in own if point.series == series]
-            if not mine:
-                continue
-            rows, success = [p.rows for p in mine], [p.success for p in mine]
-            _bars(axes, rows, success, fmt="o", color=colour, ms=3.5, lw=0.6, alpha=0.55)
-            best = frontier(mine)
-            axes.plot([p.rows for p in best], [p.success.value for p in best], color=colour, lw=1.6, label=series)
-        axes.set_title(f"{task} ({setting}, n = {own[0].prompts})", fontsize=8)
-        axes.set_xlabel("forward evaluations a text", fontsize=7)
-    panels.save(path)
+        plain = plain_policies(own)
+        for order, colour in ORDERS.items():
+            mine = [p for p in own if p.series.startswith(order) and (p in plain or p.is_first) and not p.falls_back]
+            if mine:
+                _order(axes, order, colour, mine)
+        wide = [p for p in own if p.series.startswith("confidence") and p not in plain]
+        if wide:
+            axes.plot(*_places(wide), "x", color="#777777", ms=5, label=REPEATING)
+        for point in own:
+            if point.policy in NAMES:
+                where = point.share, point.success.value
+                axes.annotate(NAMES[point.policy], where, (0, -9), textcoords="offset points", ha="center", fontsize=6)
+        axes.set_title(f"{task} (T = {_steps(setting.steps)}, n = {own[0].prompts})", fontsize=9)
+        axes.set_xlabel("forward evaluations, share of full CFG", fontsize=7)
+        axes.set_xlim(0.05, 1.1)
+    panels.save(path, "success")
 
 
-@dataclass(frozen=True, slots=True)
-class Curve:
-    """S(t) of one order: success of runs that hand off at each fraction, and of those that never do."""
-
-    fractions: tuple[float, ...]
-    success: tuple[Estimate, ...]
-    terminal: Estimate
-    steps: int
-
-    @property
-    def horizon(self) -> float | None:
-        """a* at `TOLERANCE` as a fraction of the steps; None: censored."""
-        at = [step_at(fraction, self.steps) for fraction in self.fractions]
-        values = np.array([estimate.value for estimate in self.success])
-        found = ensemble_horizon(at, values, self.terminal.value, self.steps, TOLERANCE)
-        return None if found.censored else found.step / self.steps
+def _order(axes: Any, order: str, colour: str, mine: Sequence[Point]) -> None:
+    for marker, tail in (("o", False), ("s", True)):
+        drawn = [point for point in mine if point.series.endswith(TAIL) == tail]
+        axes.plot(*_places(drawn), marker, color=colour, ms=3.5, alpha=0.6, mew=0)
+    best = frontier(mine)
+    _bars(axes, [p.share for p in best], [p.success for p in best], fmt="-", color=colour, lw=1.5, label=order)
 
 
-def curves_of(setting: str, own: Sequence[Point]) -> dict[str, Curve]:
-    """The switch curves of a group, by commit order; base decoding is both orders' S(0)."""
-    named = {point.policy: parse_policy(point.policy).policy for point in own}
-    steps = int(setting.split(",", maxsplit=1)[0].removeprefix("T = "))
-    base = next(point.success for point in own if named[point.policy].preset == "base")
-    found = {}
-    for order in ("confidence", "guidance_boost"):
-        mine = [point for point in own if named[point.policy].order == order and named[point.policy].tail_width == 1]
-        mine = [point for point in mine if named[point.policy].boost_threshold is None]
-        cuts = {0.0: base} | {
-            gate.fraction: point.success
-            for point in mine
-            if (gate := named[point.policy].gate).source == "fraction" and gate.fraction is not None
-        }
-        full = [p.success for p in mine if named[p.policy].preset == "full_cfg" and named[p.policy].guided_width == 1]
-        if len(cuts) > 2 and full:
-            at = sorted(cuts)
-            found[order] = Curve(tuple(at), tuple(cuts[cut] for cut in at), full[0], steps)
-    return found
+def _places(found: Sequence[Point]) -> tuple[list[float], list[float]]:
+    return [point.share for point in found], [point.success.value for point in found]
 
 
-def plot_switch(found: Mapping[Group, Sequence[Point]], path: Path) -> None:
-    """A panel a group: S(t) under both orders, each with its horizon."""
-    panels = _panels(len(found))
-    colours = {"confidence": SERIES["confidence order"], "guidance_boost": SERIES["guidance first"]}
-    for axes, ((task, setting), own) in zip(panels.axes, found.items(), strict=False):
-        for order, curve in curves_of(setting, own).items():
-            x, y = [*curve.fractions, 1.0], [*curve.success, curve.terminal]
-            word = "none" if curve.horizon is None else f"{curve.horizon:.2f}"
-            _bars(axes, x, y, fmt="o-", color=colours[order], ms=3.5, lw=1.4, label=f"{order}, a* = {word}")
-            if curve.horizon is not None:
-                axes.axvline(curve.horizon, color=colours[order], ls=":", lw=1)
-        axes.set_title(f"{task} ({setting}, n = {own[0].prompts})", fontsize=8)
+def _steps(steps: Sequence[int]) -> str:
+    return str(steps[0]) if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
+
+
+def plot_switch(found: Sequence[Move], path: Path) -> None:
+    """A panel a group: S(t) under both orders side by side, each with its S(T) and its horizon."""
+    panels = _panels(len(found), columns=3)
+    for axes, one in zip(panels.axes, found, strict=False):
+        for shift, order, curve in ((-0.006, PLAIN, one.plain), (0.006, FIRST, one.first)):
+            _curve(axes, order, curve, shift)
+        sure = f"earlier in {one.earlier:.0%}, later in {one.later:.0%} of resamples"
+        axes.set_title(f"{one.group[0]} (T = {one.plain.steps}, n = {one.prompts})\na*: {sure}", fontsize=8)
         axes.set_xlabel("handoff, share of the steps", fontsize=7)
-    panels.save(path)
+        axes.legend(fontsize=6.5, loc="lower right")
+    panels.save(path, "success of runs that hand off there, S(t)")
+
+
+def _curve(axes: Any, order: str, curve: Curve, shift: float) -> None:
+    x = [fraction + shift for fraction in (*curve.fractions, 1.0)]
+    label = f"{order}: S(T) = {curve.terminal.value:.2f}, a* = {at(curve.horizon)}"
+    colour = COLOURS[order]
+    _bars(axes, x, [*curve.success, curve.terminal], color=colour, lw=1.4, ms=3.5, label=label)
+    axes.axhline(curve.terminal.value, color=colour, ls=":", lw=0.8)
+    if curve.horizon is not None:
+        axes.axvline(curve.horizon + shift, color=colour, ls="--", lw=1)
 
 
 def _bars(axes: Any, x: Sequence[float], y: Sequence[Estimate], **style: Any) -> None:
     values = [point.value for point in y]
-    spread = [[point.value - point.low for point in y], [point.high - point.value for point in y]]
-    axes.errorbar(x, values, yerr=spread, elinewidth=0.6, **style)
+    spread = [[max(0.0, p.value - p.low) for p in y], [max(0.0, p.high - p.value) for p in y]]
+    axes.errorbar(x, values, yerr=spread, elinewidth=0.6, **{"fmt": "o-"} | style)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,22 +100,26 @@ class _Panels:
     figure: Figure
     axes: list[Any]
 
-    def save(self, path: Path) -> None:
-        for number, axes in enumerate(self.axes):
+    def save(self, path: Path, what: str) -> None:
+        handles: dict[str, Any] = {}
+        for axes in self.axes:
             if not axes.has_data():
                 axes.set_visible(False)
                 continue
-            axes.set_ylabel("success", fontsize=7)
+            axes.set_ylabel(what, fontsize=7)
             axes.tick_params(labelsize=7)
             axes.grid(alpha=0.25)
-            if number == 0 or "a*" in "".join(axes.get_legend_handles_labels()[1]):
-                axes.legend(fontsize=6, loc="lower right")
+            if axes.get_legend() is None:
+                drawn, names = axes.get_legend_handles_labels()
+                handles |= dict(zip(names, drawn, strict=True))
+        if handles:
+            self.figure.legend(handles.values(), handles.keys(), fontsize=9, ncols=4, loc="outside upper center")
         path.parent.mkdir(parents=True, exist_ok=True)
         self.figure.savefig(path, dpi=DPI, metadata={"Software": None})
 
 
-def _panels(count: int) -> _Panels:
-    columns = min(COLUMNS, max(1, count))
+def _panels(count: int, columns: int = COLUMNS) -> _Panels:
+    columns = min(columns, max(1, count))
     lines = max(1, -(-count // columns))
-    figure = Figure(figsize=(3.9 * columns, 3.0 * lines), layout="constrained")
+    figure = Figure(figsize=(4.1 * columns, 3.1 * lines + 0.4), layout="constrained")
     return _Panels(figure, list(figure.subplots(lines, columns, squeeze=False).flat))

@@ -7,8 +7,10 @@ of one prompt are alike. Every policy runs on every prompt (intention to treat).
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -21,8 +23,29 @@ from gate_models.offline.intervals import Estimate
 from gate_models.offline.policy_names import parse_policy
 from gate_models.offline.text_metrics import has_adjacent_repeat, words
 
-Group = tuple[str, str]
-"""(task, how it was decoded: "T = 24, temperature 1")."""
+OWN_WEIGHT: Final = 2.0
+"""Guidance scale of a policy whose name gives none."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Setting:
+    """How a group was decoded, beside its policies."""
+
+    steps: tuple[int, ...]
+    """T; several where a task's prompts have several canvases."""
+    temperature: float = 1.0
+    weight: float = OWN_WEIGHT
+    without: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """As tables head a group: "T = 24, temperature 1"."""
+        shown = f"T = {' to '.join(map(str, self.steps))}, temperature {self.temperature:g}"
+        weight = "" if self.weight == OWN_WEIGHT else f", w = {self.weight:g}"
+        return shown + weight + "".join(f", without {name}" for name in self.without)
+
+
+Group = tuple[str, Setting]
+"""(task, how it was decoded)."""
 Texts = dict[str, list[dict[str, Any]]]
 """Samples by policy."""
 TAIL: Final = ", parallel tail"
@@ -40,6 +63,8 @@ class Point:
     loss: Estimate | None
     """Success of full CFG in confidence order less this policy's, on the same prompts; None without full CFG."""
     rows: float
+    share: float
+    """Rows over those of full CFG, 2T a text."""
     perplexity: float | None
     repeats: float
     words: float
@@ -47,6 +72,13 @@ class Point:
     """Mean handoff step as a share of the steps, over the texts that were handed off."""
     by_prompt: Mapping[str, float] = field(repr=False)
     """Success over each prompt's texts."""
+    falls_back: bool = False
+    """Whether every text is full CFG's at its cost, as of a calibrated gate in a family that has none."""
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it commits guidance first; not where it has fallen back to full CFG."""
+        return self.series.startswith("guidance") and not self.falls_back
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types, rounded."""
@@ -57,10 +89,12 @@ class Point:
             "success": _interval(self.success),
             "loss": None if self.loss is None else _interval(self.loss),
             "rows": round(self.rows, 2),
+            "share": round(self.share, 4),
             "perplexity": None if self.perplexity is None else round(self.perplexity, 1),
             "repeats": round(self.repeats, 3),
             "words": round(self.words, 2),
             "handoff": None if self.handoff is None else round(self.handoff, 3),
+            "falls_back": self.falls_back,
         }
 
 
@@ -76,7 +110,11 @@ def series_of(policy: str) -> str:
 
 
 def read(paths: Iterable[Path]) -> tuple[dict[Group, Texts], dict[str, Any]]:
-    """Samples by group and policy, and what the results have in common. Raises `ValueError` for another model's."""
+    """Samples by group and policy, and what the results have in common.
+
+    The weight of a swept policy becomes part of its group, and base decoding belongs to every weight that its result
+    swept. Raises `ValueError` for another model's result, and for a policy and seed that are there already.
+    """
     found: dict[Group, Texts] = defaultdict(lambda: defaultdict(list))
     common: dict[str, Any] = {}
     seeds: dict[tuple[Group, str], set[int]] = defaultdict(set)
@@ -88,26 +126,46 @@ def read(paths: Iterable[Path]) -> tuple[dict[Group, Texts], dict[str, Any]]:
         common = own
         for task, cells in content["tasks"].items():
             for policy, samples in cells["samples"].items():
-                group = task, _setting(content["settings"], samples)
-                if content["seed"] in seeds[group, policy]:
-                    raise ValueError(f"{path}: {task} {policy} at seed {content['seed']} is there already")
-                seeds[group, policy].add(content["seed"])
-                found[group][policy] += samples
+                for name, setting in _placed(policy, samples, content["settings"]):
+                    if content["seed"] in seeds[(task, setting), name]:
+                        raise ValueError(f"{path}: {task} {policy} at seed {content['seed']} is there already")
+                    seeds[(task, setting), name].add(content["seed"])
+                    found[task, setting][name] += samples
     return found, common | {"seeds": sorted({seed for own in seeds.values() for seed in own})}
 
 
-def _setting(settings: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> str:
-    """How a cell was decoded. T follows from full CFG's cost, which every sample names."""
-    steps = samples[0]["full_cfg_equivalent"] // 2
-    without = "".join(f", without {name}" for name in settings.get("without") or ())
-    return f"T = {steps}, temperature {settings['temperature']:g}{without}"
+def _placed(
+    policy: str, samples: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]
+) -> Iterator[tuple[str, Setting]]:
+    """The settings that a cell belongs to, each with the policy's name without its weight.
+
+    T follows from full CFG's cost, which every sample names.
+    """
+    own = parse_policy(policy).policy
+    base = own.guidance_scale == 0.0
+    weights = (settings.get("weights") or [OWN_WEIGHT]) if base else [own.guidance_scale]
+    steps = tuple(sorted({sample["full_cfg_equivalent"] // 2 for sample in samples}))
+    name = ":".join(part for part in policy.split(":") if not re.fullmatch(r"w\d+(\.\d+)?", part))
+    for weight in weights:
+        if weight > 0.0:
+            yield name, Setting(steps, float(settings["temperature"]), weight, tuple(settings.get("without") or ()))
+
+
+def on_prompts(texts: Texts, kept: AbstractSet[str]) -> Texts:
+    """The samples of the prompts in `kept` alone; policies that then have none are left out."""
+    chosen = {policy: [sample for sample in own if sample["prompt_id"] in kept] for policy, own in texts.items()}
+    return {policy: own for policy, own in chosen.items() if own}
+
+
+def prompts_in(texts: Texts) -> set[str]:
+    """The prompts that every policy of a group has."""
+    return set.intersection(*({sample["prompt_id"] for sample in own} for own in texts.values()))
 
 
 def points(texts: Texts, fluency: Fluency) -> list[Point]:
     """The policies of one group by rows a text."""
-    success = {policy: _by_prompt(samples) for policy, samples in texts.items()}
-    full = success.get("full_cfg")
-    found = [_point(policy, samples, success[policy], full, fluency) for policy, samples in texts.items()]
+    full = texts.get("full_cfg")
+    found = [_point(policy, samples, full, fluency) for policy, samples in texts.items()]
     return sorted(found, key=lambda point: point.rows)
 
 
@@ -119,28 +177,31 @@ def _by_prompt(samples: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _point(
-    policy: str,
-    samples: Sequence[Mapping[str, Any]],
-    own: Mapping[str, float],
-    full: Mapping[str, float] | None,
-    fluency: Fluency,
+    policy: str, samples: Sequence[Mapping[str, Any]], full: Sequence[Mapping[str, Any]] | None, fluency: Fluency
 ) -> Point:
     texts = [sample["text"] for sample in samples]
     handed = [sample["handoff_fraction"] for sample in samples if sample["handoff_fraction"] is not None]
+    own = _by_prompt(samples)
     return Point(
         policy=policy,
         series=series_of(policy),
         prompts=len(own),
         texts=len(samples),
         success=bootstrap(np.array(list(own.values()))),
-        loss=None if full is None else paired_bootstrap(full, own),
+        loss=None if full is None else paired_bootstrap(_by_prompt(full), own),
         rows=sum(sample["rows"] for sample in samples) / len(samples),
+        share=sum(sample["rows"] for sample in samples) / sum(sample["full_cfg_equivalent"] for sample in samples),
         perplexity=fluency.perplexity(texts),
         repeats=sum(map(has_adjacent_repeat, texts)) / len(texts),
         words=sum(len(words(text)) for text in texts) / len(texts),
         handoff=sum(handed) / len(handed) if handed else None,
         by_prompt=own,
+        falls_back=full is not None and policy != "full_cfg" and _outcomes(samples) == _outcomes(full),
     )
+
+
+def _outcomes(samples: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
+    return sorted((sample["prompt_id"], sample["text"], sample["rows"]) for sample in samples)
 
 
 def frontier(found: Sequence[Point]) -> list[Point]:
@@ -149,35 +210,4 @@ def frontier(found: Sequence[Point]) -> list[Point]:
     for point in sorted(found, key=lambda p: (p.rows, -p.success.value)):
         if not kept or point.success.value > kept[-1].success.value:
             kept.append(point)
-    return kept
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """A guidance-first policy beside the best confidence-order policy that costs no more rows.
-
-    Full CFG of several positions a step is left out of the comparison: it is cheap and meets its constraint with texts
-    that repeat themselves, which the tables show. The other one is chosen by its success on these very prompts, which
-    favours it: the difference is a lower reading.
-    """
-
-    own: Point
-    other: Point
-    difference: Estimate
-
-    @property
-    def verdict(self) -> str:
-        """Either "wins" or "loses" where the interval of the difference excludes 0, else "even"."""
-        return "wins" if self.difference.low > 0 else "loses" if self.difference.high < 0 else "even"
-
-
-def matches(found: Sequence[Point]) -> list[Match]:
-    """Every guidance-first policy that some confidence-order policy can be compared with, by rows."""
-    plain = [p for p in found if p.series.startswith("confidence") and parse_policy(p.policy).policy.guided_width == 1]
-    kept = []
-    for point in found:
-        cheaper = [other for other in plain if other.rows <= point.rows + 1e-9]
-        if point.series.startswith("guidance") and cheaper:
-            best = max(cheaper, key=lambda other: (other.success.value, -other.rows))
-            kept.append(Match(point, best, paired_bootstrap(point.by_prompt, best.by_prompt)))
     return kept

@@ -11,16 +11,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decoding.constraints import parse
 from decoding.engine import Engine
 from decoding.gating import DrainedGate
 from decoding.handle import Outcome
+from decoding.job import Attempt, Job, Sampling
 from decoding.kernel import Candidates
 from decoding.models.bert_mini import MiniModel
 from decoding.order import GUIDANCE_BOOST, PROBABILITY
 from decoding.policy import Gate, PolicyError, resolve_policy
 from decoding.runner import Runner
 from decoding.selection import Limits, inside_words, select
-from tests.decoding.tiny import job
+from tests.decoding.tiny import ends_early_model, job
 
 MASK = 99
 FIRST = {"order": "guidance_boost", "boost_threshold": 0.05, "guided_width": 4}
@@ -183,3 +185,87 @@ def test_recheck_is_a_whole_number(value: object) -> None:
         Gate("drained", recheck=value)  # type: ignore[arg-type]
     with pytest.raises(PolicyError, match="guidance may come back"):
         resolve_policy("handoff", {"gate": Gate("drained", recheck=2), "tail_reuse": "prefix"})
+
+
+def first(model: MiniModel, seed: int = 0, recheck: int | None = None, **fields: object) -> Job:
+    """Guidance first by the tokens' own pace."""
+    gate = Gate("drained", threshold=0.9, recheck=recheck)
+    return job(
+        model,
+        preset="handoff",
+        gate=DrainedGate(0.9),
+        length=24,
+        seed=seed,
+        policy={"gate": gate, "tail_width": 3, **FIRST},
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+@pytest.mark.parametrize("given", [{"boost_threshold": 0.95}, {"tail_threshold": 0.95}, {}], ids=str)
+def test_the_estimate_is_an_upper_one_whatever_pace_the_tokens_set(model: MiniModel, given: dict[str, float]) -> None:
+    policy = {**FIRST, "tail_width": 3, **given}
+    with Engine(model, runner=Runner(model, invariant=True)) as engine:
+        for fraction in (0.1, 0.5):
+            for steps in (24, 12, 30):
+                asked = job(model, preset="handoff", fraction=fraction, length=24, steps=steps, policy=policy)
+                handle = engine.submit(asked)
+                assert handle.result(60).ledger.total <= handle.estimated_rows <= 2 * steps
+
+
+def test_no_boosted_attempt_begins_that_could_exceed_the_budget(model: MiniModel) -> None:
+    """The attempts hardly ever boost, so each takes far more rows than its width promises."""
+    policy = resolve_policy("handoff", {**FIRST, "boost_threshold": 0.95, "gate": Gate("drained", threshold=0.01)})
+    predicate = parse({"type": "keywords", "keywords": ["zebra"]})
+    with Engine(model, runner=Runner(model, invariant=True)) as engine:
+        for budget in (48, 60, 100):
+            asked = job(model, preset="auto", length=24, policy={"budget_rows": budget}, predicate=predicate)
+            outcome = engine.submit(replace(asked, attempts=(Attempt(policy, DrainedGate(0.01)),) * 4)).result(60)
+            assert 40 < outcome.ledger.total <= budget
+            assert len(outcome.passes) == budget // 48
+
+
+@pytest.mark.parametrize("recheck", [None, 2])
+def test_rows_are_skipped_by_an_end_of_text_only(model: MiniModel, recheck: int | None) -> None:
+    """A run that comes back to guidance, or is ahead of its schedule, is no run that a fill has shortened."""
+    filled = Sampling(eos_fill=True)
+    early = ends_early_model()
+    skipped = 0
+    for which in (model, early):
+        with Engine(which, runner=Runner(which, invariant=True)) as engine:
+            for seed in range(6):
+                request = first(which, seed, recheck, sampling=filled)
+                outcome = engine.submit(request).result(60)
+                any_fill = any(stats.filled for stats in outcome.trace.steps)
+                ledger = outcome.ledger
+                assert (ledger.skipped_by_eos > 0) == any_fill
+                assert ledger.saved(48) == 48 - ledger.total - ledger.skipped_by_eos
+                skipped += any_fill
+    assert skipped
+
+
+def test_company_never_matters(model: MiniModel) -> None:
+    """In invariant mode, bit for bit: boosted, re-checked, in blocks, filled, beside plain requests; and again."""
+    jobs = [
+        first(model, 1),
+        first(model, 2, recheck=2),
+        job(model, length=9, seed=3),
+        first(model, 4, recheck=3, block_length=8, sampling=Sampling(temperature=0.7, eos_fill=True, top_p=0.9)),
+        first(model, 5, sampling=Sampling(temperature=0.0)),
+        job(model, preset="base", length=16, seed=6, policy={"tail_width": 4}),
+    ]
+    with Engine(model, runner=Runner(model, invariant=True)) as engine:
+        together = [handle.result(60) for handle in engine.submit_all(jobs)]
+        alone = [engine.submit(one).result(60) for one in reversed(jobs)][::-1]
+    for company, solo in zip(together, alone, strict=True):
+        assert company.tokens == solo.tokens
+        assert company.ledger.rows == solo.ledger.rows
+        assert company.trace.steps == solo.trace.steps
+        assert model.spec.mask_id not in company.tokens
+
+
+def test_a_look_that_lies_beyond_the_run_never_comes(model: MiniModel) -> None:
+    once, never = first(model, 1, recheck=100), first(model, 1)
+    with Engine(model, runner=Runner(model, invariant=True)) as engine:
+        outcomes = [engine.submit(one).result(60) for one in (once, never)]
+    assert outcomes[0].tokens == outcomes[1].tokens
+    assert outcomes[0].ledger.rows == outcomes[1].ledger.rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,13 @@ def test_elsewhere_the_default_serves_and_its_version_says_so(change: dict[str, 
     gate = GATES.resolve(Gate("drained"), dataclasses.replace(REGIME, **change)).gate  # type: ignore[arg-type]
     assert gate == DrainedGate(GATE_DEFAULTS["threshold"])
     assert gate.version == "builtin"
+
+
+def test_nothing_was_calibrated_with_rechecks() -> None:
+    """Guidance that comes back decodes otherwise than what was measured; a given threshold serves as ever."""
+    for regime in (REGIME, DIFFUSE.regime):
+        assert GATES.resolve(Gate("drained", recheck=4), regime).gate == DrainedGate(GATE_DEFAULTS["threshold"])
+    assert GATES.resolve(Gate("drained", recheck=4, threshold=0.2), REGIME).gate == DrainedGate(0.2)
 
 
 def test_a_given_threshold_is_taken_as_it_is() -> None:
@@ -96,6 +104,14 @@ def test_round_trip_and_clear_errors(tmp_path: Path) -> None:
     path.write_text('{"format": 7, "thresholds": []}')
     with pytest.raises(ValueError, match="format 7"):
         read_thresholds(path)
+
+
+def test_a_calibration_stands_beside_those_of_other_regimes(tmp_path: Path) -> None:
+    path = tmp_path / "drained.json"
+    assert own.beside([FOUND], path) == [FOUND]
+    write_thresholds([FOUND, DIFFUSE], path)
+    again = dataclasses.replace(FOUND, threshold=0.3)
+    assert own.beside([again], path) == [DIFFUSE, again]
 
 
 @pytest.mark.parametrize(
@@ -185,6 +201,22 @@ def test_calibration_gives_a_threshold_for_every_order_and_width(tmp_path: Path)
     assert (resolved.gate is None) == (found[0].threshold is None)
 
 
+def test_the_command_line_sets_what_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weight and temperature reach the regime; what the file held of other regimes stays."""
+    monkeypatch.setattr(own, "load_model", lambda *_: tiny_model())
+    monkeypatch.setattr(own, "prompts_of", lambda *_: PROMPTS[:1])
+    out = tmp_path / "drained.json"
+    write_thresholds([FOUND], out)
+    given = ["calibrate_drained", "--tasks", "commongen-k3", "--sweeps", str(tmp_path), "--out", str(out)]
+    monkeypatch.setattr(sys, "argv", [*given, "--guidance-scale", "1.5", "--temperature", "0.7"])
+    own.main()
+    kept, *fresh = read_thresholds(out)
+    assert kept == FOUND
+    assert len(fresh) == len(own.ORDERS) * len(own.WIDTHS)
+    assert {(one.regime.guidance_scale, one.regime.temperature) for one in fresh} == {(1.5, 0.7)}
+    assert {(one.regime.guided_width, one.regime.boost_threshold) for one in fresh} == {(1, None), (8, 0.8)}
+
+
 def test_the_table_shows_the_cheapest_width_that_keeps_the_loss_and_never() -> None:
     def point(loss: float, rows: float) -> dict[str, object]:
         return {"loss": loss, "loss_interval_95": [loss - 0.1, loss + 0.1], "rows": rows, "perplexity": 90.0}
@@ -200,3 +232,4 @@ def test_the_table_shows_the_cheapest_width_that_keeps_the_loss_and_never() -> N
     shown = drained_table.table([*found, one("guidance_boost", 4, None, 10.0, 0.08)])
     assert "| commongen-k3 | 50 | 0.90, 32, 80 | 4, 0.5, +0.02 [-0.08, +0.12], 15.0, 90 |" in shown
     assert "never (smallest loss +0.08)" in shown
+    assert drained_table.table(found[:1]).endswith("| not measured |")

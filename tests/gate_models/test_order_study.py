@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,27 +12,11 @@ from gate_models.offline import evaluate, order_study
 from gate_models.offline.evaluate import EvaluateSettings
 from gate_models.offline.fluency import load_judge
 from gate_models.offline.gate_results import Fluency
-from gate_models.offline.order_plots import curves_of
-from gate_models.offline.order_points import matches, points, read, series_of
+from gate_models.offline.order_matches import matches
+from gate_models.offline.order_points import Setting, points, read, series_of
 from gate_models.offline.policy_names import parse_policy
 from tests.decoding.tiny import tiny_model
-
-
-def samples(rate: list[float], rows: int, text: str = "a dog runs") -> list[dict[str, Any]]:
-    """Ten texts a prompt, of which a share of `rate` [prompts] satisfies."""
-    return [
-        {
-            "prompt_id": f"p{number}",
-            "satisfied": index < round(10 * share),
-            "text": text,
-            "rows": rows,
-            "full_cfg_equivalent": 32,
-            "handoff_fraction": None,
-        }
-        for number, share in enumerate(rate)
-        for index in range(10)
-    ]
-
+from tests.gate_models.order_samples import samples
 
 HALF = [0.5] * 40
 TEXTS = {
@@ -89,28 +72,18 @@ def test_lists_are_policies_that_can_be_parsed() -> None:
             parse_policy(name)
 
 
-def test_the_switch_curve_has_a_horizon_in_each_order() -> None:
-    texts = {"base": samples([0.1] * 40, 16), "full_cfg": samples([0.9] * 40, 32)}
-    texts["full_cfg:guidance_boost"] = samples([0.8] * 40, 32)
-    for fraction, confidence, boost in ((0.15, 0.2, 0.5), (0.3, 0.3, 0.8), (0.6, 0.9, 0.8)):
-        texts[f"handoff:{fraction}"] = samples([confidence] * 40, 20)
-        texts[f"handoff:{fraction}:guidance_boost"] = samples([boost] * 40, 20)
-    curves = curves_of("T = 16, temperature 1", points(texts, Fluency(load_judge())))
-    assert curves["confidence"].horizon == 10 / 16
-    assert curves["guidance_boost"].horizon == 5 / 16
-    assert [point.value for point in curves["guidance_boost"].success] == pytest.approx([0.1, 0.5, 0.8, 0.8])
-
-
 def test_from_evaluation_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = tiny_model()
     monkeypatch.setattr(evaluate, "load_model", lambda *_, **__: tiny)
-    policies = ("base", "full_cfg", "handoff:0.3", "handoff:0.3:guidance_boost", "full_cfg:guidance_boost")
+    cuts = [f"handoff:{fraction}{order}" for fraction in (0.3, 0.6) for order in ("", ":guidance_boost")]
+    policies = ("base", "full_cfg", *cuts, "full_cfg:guidance_boost")
     paths = [tmp_path / f"seed{seed}.json" for seed in (0, 1)]
     for seed, path in enumerate(paths):
         evaluate.run(EvaluateSettings(("commongen-k3",), policies, n=3, seed=seed, threads=1), path)
     found, common = read(paths)
     ((group, texts),) = found.items()
-    assert group == ("commongen-k3", "T = 16, temperature 1")
+    assert group == ("commongen-k3", Setting((16,)))
+    assert str(group[1]) == "T = 16, temperature 1"
     assert common["seeds"] == [0, 1]
     assert {policy: len(own) for policy, own in texts.items()} == dict.fromkeys(policies, 6)
     with pytest.raises(ValueError, match="there already"):
@@ -122,6 +95,8 @@ def test_from_evaluation_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     order_study.main()
     written = json.loads((out / "study.json").read_text())
     assert written["commands"] == ["how"]
+    assert written["pooled"]["families"] == ["commongen-k3"]
+    assert [one["task"] for one in written["switch"]] == ["commongen-k3"]
     assert written["groups"][0]["policies"][0]["policy"] == "base"
     assert "handoff:0.3:guidance_boost" in (out / "report.md").read_text()
     for name in ("frontiers.png", "switch.png"):
