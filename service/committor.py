@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -60,6 +61,11 @@ class Plan:
     def recorded(self) -> bool:
         """Whether a guided run comes first, from whose states the rollouts go on."""
         return self.start is None and any(point.step > 0 for point in self.points)
+
+    @property
+    def deterministic(self) -> bool:
+        """Whether noise has no say, so that all continuations of a cell are one and the same."""
+        return self.job.sampling.temperature == 0.0 and self.job.policy.order != "random"
 
     @property
     def rollouts(self) -> int:
@@ -160,7 +166,7 @@ def _state_tokens(state: StateRequest | None, model: DenoisingModel) -> list[int
 
 def _encoded(text: str, model: DenoisingModel) -> list[int]:
     """Ids of a text with masks. Spaces before a mask belong to the token that will stand there: none is kept."""
-    *before, last = text.split(MASK)
+    *before, last = re.split(re.escape(MASK), text, flags=re.IGNORECASE)
     ids: list[int] = []
     for part in before:
         ids += [*model.codec.encode(part.rstrip(" ")), model.spec.mask_id]

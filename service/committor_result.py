@@ -38,6 +38,7 @@ def result_of(plan: Plan, finished: Finished, mask_id: int) -> wire.CommittorRes
         step=found and found.point.step,
         fraction=found and found.point.step / plan.job.steps,
         committed_fraction=found and found.committed_fraction,
+        peak=sweep.peak.point.step,
     )
     result.handoff_fate = sweep.handoff_fate
     result.cross_fitted = _cross_fitted(plan, sweep)
@@ -52,6 +53,7 @@ def measured_of(plan: Plan, job: JobRecord, result: wire.CommittorResult) -> Mea
         job=plan.job,
         regime=measured_regime(plan, job.model_hash),
         step=result.horizon.step,
+        peak=result.horizon.peak,
         handoff_fate=result.handoff_fate,
         rollouts=plan.count,
         prompt=str(job.request.get("prompt", "")),
@@ -76,24 +78,29 @@ def _point(plan: Plan, recorded: Recorded, rollouts: Sequence[RolloutRecord], ma
 
 def _wire_point(plan: Plan, point: FreezePoint, masked: int) -> wire.CommittorPoint:
     committor = point.committor
+    # Batches may still round differently: continuations that differ keep their interval.
+    alike = all(len({(one.success, one.score) for one in cell.rollouts}) == 1 for cell in committor.cells.values())
+    exact = plan.deterministic and alike
     return wire.CommittorPoint(
         step=point.point.step,
         fraction=point.point.step / plan.job.steps,
         committed_fraction=point.committed_fraction,
         masked=masked,
-        q0=_proportion(committor.base),
-        qg=_proportion(committor.guided),
-        value=_interval(committor.value()),
-        graded_value=_interval(committor.graded_value()),
+        q0=_proportion(committor.base, exact=exact),
+        qg=_proportion(committor.guided, exact=exact),
+        value=_interval(committor.value(), exact=exact),
+        graded_value=_interval(committor.graded_value(), exact=exact),
     )
 
 
-def _proportion(cell: Cell) -> wire.Proportion:
-    interval = _interval(cell.success_rate()).model_dump()
+def _proportion(cell: Cell, *, exact: bool) -> wire.Proportion:
+    interval = _interval(cell.success_rate(), exact=exact).model_dump()
     return wire.Proportion(**interval, successes=cell.successes, rollouts=cell.count, mean_score=cell.mean_score)
 
 
-def _interval(found: Estimate) -> wire.Interval:
+def _interval(found: Estimate, *, exact: bool) -> wire.Interval:
+    if exact:
+        return wire.Interval(estimate=found.value, low=found.value, high=found.value, method="deterministic")
     fields = asdict(found)
     return wire.Interval(estimate=fields.pop("value"), **fields)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -45,13 +45,13 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.sql import ColumnElement
 
+from service.migrations import MIGRATIONS
+
 logger = logging.getLogger(__name__)
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 METADATA: Final = MetaData()
 SCHEMA: Final = Table("schema_version", METADATA, Column("version", Integer, primary_key=True))
-MIGRATIONS: Final[Mapping[int, Callable[[Connection], None]]] = {}
-"""What brings a database of the version before to a version; new tables need none, they are created where missing."""
 DIALECTS: Final = ("sqlite", "postgresql")
 FILE_NAME: Final = "astargate.db"
 BUSY_SECONDS: Final = 15

@@ -84,6 +84,7 @@ HORIZONS: Final = Table(
     Column("prompt", Text, nullable=False),
     Column("constraint_spec", JSON, nullable=False),
     Column("step", Integer),
+    Column("peak", Integer),
     Column("handoff_fate", String(32), nullable=False),
     Column("rollouts", Integer, nullable=False),
     Column("job_id", String(_ID), nullable=False),
@@ -158,6 +159,8 @@ class HorizonRecord:
     prompt: str
     constraint_spec: dict[str, Any]
     step: int | None
+    peak: int | None
+    """Step at which q0 is highest; None where it was not kept."""
     handoff_fate: str
     rollouts: int
     """Continuations an arm at each point of the grid."""

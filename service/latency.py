@@ -50,10 +50,25 @@ def _server(settings: BenchSettings, folder: Path) -> Iterator[httpx.Client]:
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise ValueError(f"the server did not start:\n{log.read_text(errors='replace')[-2000:]}")
                 time.sleep(0.2)
-            yield client
+            with failures_told(log):
+                yield client
     finally:
         process.terminate()
         process.wait()
+
+
+@contextmanager
+def failures_told(log: Path) -> Iterator[None]:
+    """Raises `ValueError` in place of an HTTP error: with the server's own words, or with the end of its log."""
+    try:
+        yield
+    except httpx.HTTPStatusError as error:
+        asked, reply = error.request, error.response
+        raise ValueError(
+            f"the server answered {asked.method} {asked.url.path} with {reply.status_code}: {reply.text[:2000]}"
+        ) from None
+    except httpx.TransportError as error:
+        raise ValueError(f"the server broke off ({error!r}):\n{log.read_text(errors='replace')[-2000:]}") from None
 
 
 def _ready(client: httpx.Client) -> bool:

@@ -129,7 +129,7 @@ OUTCOMES = _counter(
 )
 REPAIRS = _counter(
     "repair_rounds",
-    "Rounds of reopening a text that failed its constraint.",
+    "Rounds of reopening a text that failed its constraint, run to a verdict; of failed and cancelled requests too.",
     selector=SELECTORS,
     outcome=("recovered", "failed"),
 )

@@ -128,6 +128,10 @@ class Metrics:
 
     def on_end(self, handle: Handle) -> None:
         self._count_rows([handle])
+        for found in list(handle.pursuit.passes) if handle.pursuit is not None else ():
+            repair = handle.job.attempt(found.attempt).policy.repair
+            if found.round and repair is not None:
+                self.repairs.labels(repair.selector, "recovered" if found.satisfied else "failed").inc()
 
     def _count_rows(self, handles: Iterable[Handle]) -> None:
         """Add what ledgers have gained. A sample cancelled in the middle of a step is still charged for that step."""
@@ -162,7 +166,7 @@ class Metrics:
             self.fallbacks.labels(*labels).inc(len(prepared.jobs))
 
     def judged(self, prepared: Prepared, samples: Iterable[Sample]) -> None:
-        """Finished samples that an answer holds: their ledgers, gates, verdicts and repair rounds.
+        """Finished samples that an answer holds: their ledgers, gates and verdicts.
 
         Those of a request that has ended meanwhile are not counted.
         """
@@ -185,9 +189,6 @@ class Metrics:
             self.handoff.observe(gate.handoff_fraction)
         if sample.satisfied is not None:
             self.outcomes.labels(family, policy, "satisfied" if sample.satisfied else "failed").inc()
-        for found in sample.repair.passes if sample.repair else ():
-            if found.selector is not None:
-                self.repairs.labels(found.selector, "recovered" if found.satisfied else "failed").inc()
 
     def abandon(self, handles: Iterable[Handle]) -> None:
         """No answer will hold the rows of these jobs, whether they have ended or not."""

@@ -1,4 +1,4 @@
-"""Measured horizons: kept for each API key, and served as `gate.source = "recorded"`."""
+"""Measured horizons: kept for each API key, and served as `gate.source = "recorded"` and `repair.anchor = "peak"`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from decoding.gating import Decision, GateChoice, GateView, Regime
 from decoding.job import Job
+from service.anchors import PeakChoice
 from service.database import Database, DatabaseError, storable
 from service.jobs_schema import HORIZON_COLUMNS, HORIZONS, HorizonRecord, newest_first
 
@@ -21,6 +22,10 @@ NOT_IN_A_SETTING: Final = ("preset", "gate", "on_fallback", "repair", "budget_ro
 """Policy fields that do not change how a text is decoded once its handoff step is fixed."""
 UNKNOWN: Final = (
     'no horizon is recorded for this prompt, constraint and setting; POST /committor with "horizon": true measures one'
+)
+UNKEPT: Final = (
+    'this prompt\'s horizon was measured before the peak of q0 was kept; POST /committor with "horizon": true measures '
+    "it again"
 )
 
 
@@ -75,6 +80,8 @@ class Measured:
     job: Job
     regime: Regime
     step: int | None
+    peak: int | None
+    """Step at which q0 is highest."""
     handoff_fate: str
     rollouts: int
     prompt: str
@@ -101,6 +108,7 @@ class Horizons:
             "prompt": storable(measured.prompt),
             "constraint_spec": job.constraint,
             "step": measured.step,
+            "peak": measured.peak,
             "handoff_fate": measured.handoff_fate,
             "rollouts": measured.rollouts,
             "job_id": measured.job_id,
@@ -143,17 +151,33 @@ class Horizons:
 
 @dataclass(frozen=True, slots=True)
 class CallerHorizons:
-    """What one caller has measured, as the gate of a request (contract 7: nothing is borrowed)."""
+    """What one caller has measured, as the gate of a request and the anchor of its repair (contract 7: nothing is
+    borrowed). Both read the database: keep them off the event loop.
+    """
 
     horizons: Horizons
     key_id: str
 
     def choice(self, job: Job, regime: Regime) -> GateChoice:
-        """The gate for `job`, or why there is none. Reads the database: keep it off the event loop."""
+        """The gate for `job`, or why there is none."""
+        found = self._find(job, regime)
+        if isinstance(found, GateChoice):
+            return found
+        return GateChoice(RecordedGate(found.step, job.steps, found.handoff_fate, found.id))
+
+    def peak(self, job: Job, regime: Regime) -> PeakChoice:
+        """The step at which q0 of `job` is highest, or why it is not known."""
+        found = self._find(job, regime)
+        if isinstance(found, GateChoice):
+            return PeakChoice(None, found.fallback_reason)
+        return PeakChoice(found.peak, UNKEPT if found.peak is None else None)
+
+    def _find(self, job: Job, regime: Regime) -> HorizonRecord | GateChoice:
+        """The horizon of `job`, or the gate that says why there is none."""
         try:
             found = self.horizons.find(self.key_id, job, regime.model_hash)
             if found is not None:
-                return GateChoice(RecordedGate(found.step, job.steps, found.handoff_fate, found.id))
+                return found
             other = self.horizons.nearest(self.key_id, job)
         except DatabaseError:
             return GateChoice(None, "recorded horizons cannot be read at the moment")

@@ -79,7 +79,7 @@ def sample(prepared: Prepared, index: int, outcome: Outcome, model: DenoisingMod
         checks=[wire.CheckResult(**asdict(check)) for check in (verdict.checks if verdict else ())],
         forward_evaluations=forward_evaluations(outcome.ledger, outcome.job),
         gate=gate(prepared, outcome),
-        repair=repair(outcome),
+        repair=repair(prepared, outcome),
         trace=trace(outcome, model) if prepared.trace else None,
     )
 
@@ -119,7 +119,7 @@ def gate(prepared: Prepared, outcome: Outcome) -> wire.GateResult:
     )
 
 
-def repair(outcome: Outcome) -> wire.RepairResult | None:
+def repair(prepared: Prepared, outcome: Outcome) -> wire.RepairResult | None:
     """What the verified loop did; None where nothing was judged."""
     kept, passes = outcome.kept, outcome.passes
     if kept is None:
@@ -132,6 +132,7 @@ def repair(outcome: Outcome) -> wire.RepairResult | None:
         recovered=kept.satisfied and not passes[0].satisfied,
         kept=next(index for index, found in enumerate(passes) if found is kept),
         passes=[_pass(found, outcome.job) for found in passes],
+        anchor_reason=prepared.anchor_reason,
     )
 
 

@@ -111,6 +111,7 @@ class SampleView:
         self.handle = handle
         self.sample: Sample | None = None
         self._told_handoff = handle.job.attempt(0).starts_base
+        self._last_handoff: int | None = None
 
     def news(self) -> list[bytes]:
         """Events since the last call, as bytes."""
@@ -127,9 +128,10 @@ class SampleView:
 
     def end(self, outcome: Outcome, sample: Sample) -> list[bytes]:
         """The last events of the sample."""
-        unbroken = len(outcome.passes) <= 1  # else its steps have told of the handoff
+        # Its steps have told of a handoff before a repair, and of one that a re-check in the last step left as it was.
+        told = len(outcome.passes) > 1 or outcome.handoff_step == self._last_handoff
         return [
-            *(self._handoff(outcome.handoff_step, outcome.handoff_masked) if unbroken else []),
+            *([] if told else self._handoff(outcome.handoff_step, outcome.handoff_masked)),
             sse("sample", sample.model_dump_json()),
         ]
 
@@ -158,7 +160,7 @@ class SampleView:
     def _handoff(self, step: int | None, masked: int | None) -> list[bytes]:
         if self._told_handoff or step is None:
             return []
-        self._told_handoff = True
+        self._told_handoff, self._last_handoff = True, step
         job = self.handle.job
         reply = HandoffEvent(
             index=self.index,

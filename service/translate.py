@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from decoding.constraints import AnyConstraint, parse
 from decoding.gating import GateChoice, GateResolver, NeverGate, Regime
@@ -16,9 +16,9 @@ from decoding.models.protocol import DenoisingModel
 from decoding.noise import NoiseKey
 from decoding.policy import DecodingPolicy, Gate, plainly_guided, resolve_policy
 from decoding.repair.costs import selection_rows
-from decoding.repair_policy import Repair
 from decoding.validation import check_job
 from gate_models.cascade import shipped_cascades, within_budget
+from service.anchors import NOWHERE, PeakChoice, asks_for_peak, at_peak, repair_of
 from service.canvas import fitting_canvas
 from service.errors import ApiError, invalid
 from service.schemas.base import MAX_SEED, MAX_TRACE_STEPS
@@ -28,8 +28,14 @@ from service.settings import Settings
 from service.shadow_gates import WATCHED, SuspendedChoice
 
 FallbackCode = Literal["no_family", "no_gate", "outside_regime", "suspended"]
-Recorded = Callable[[Job, Regime], GateChoice]
-"""Finds the horizon that was measured for a job."""
+
+
+class Recorded(Protocol):
+    """Finds what was measured for a job: the horizon, and the step at which q0 is highest."""
+
+    def choice(self, job: Job, regime: Regime) -> GateChoice: ...
+
+    def peak(self, job: Job, regime: Regime) -> PeakChoice: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,8 @@ class Prepared:
     """The operator's share of this request's samples for the shadow audit; None: the server's."""
     chosen: frozenset[int] = frozenset()
     """Samples that the shadow audit compares."""
+    anchor_reason: str | None = None
+    """Why repair begins at the end of the run and not at the peak of q0."""
 
     @property
     def job(self) -> Job:
@@ -119,11 +127,14 @@ def prepare(
         if policy.preset == "auto"
         else _with_gate(job, gates, recorded, model.spec.hash)
     )
+    job, anchor_reason = _with_anchor(job, request.policy, recorded, model.spec.hash)
     check_job(job, model.spec, invariant=settings.batch_invariant)
     _check_work(job, request.n, settings, trace=request.trace)
     jobs = tuple(replace(job, noise=NoiseKey(seed + index)) for index in range(request.n))
     name, created, share = f"gen-{uuid.uuid4().hex}", int(time.time()), request.audit_share
-    return Prepared(name, created, jobs, constraint, choice, fallback, request.trace, share)
+    return Prepared(
+        name, created, jobs, constraint, choice, fallback, request.trace, share, anchor_reason=anchor_reason
+    )
 
 
 def _family(named: str | None, constraint: AnyConstraint | None) -> str | None:
@@ -196,7 +207,7 @@ def _given(policy: PolicyRequest | None) -> dict[str, Any]:
     if policy.gate is not None:
         given["gate"] = Gate(**policy.gate.model_dump(exclude_none=True))
     if policy.repair is not None:
-        given["repair"] = Repair(**policy.repair.model_dump(exclude_none=True))
+        given["repair"] = repair_of(policy.repair)
     return given
 
 
@@ -243,7 +254,7 @@ def _with_gate(
         return job, GateChoice(NeverGate()), None
     regime = regime_of(job, model_hash)
     measured = recorded if job.policy.gate.source == "recorded" else None
-    choice = gates.resolve(job.policy.gate, regime) if measured is None else measured(job, regime)
+    choice = gates.resolve(job.policy.gate, regime) if measured is None else measured.choice(job, regime)
     if choice.gate is not None:
         record = job.record if not choice.gate.needs_stats else "gate" if job.record == "commits" else "fill"
         return replace(job, gate=choice.gate, record=record), choice, None
@@ -261,3 +272,13 @@ def _with_gate(
     )
     policy = plainly_guided(job.policy)
     return replace(job, policy=policy, handed_off=policy.on_fallback == "base"), choice, code
+
+
+def _with_anchor(
+    job: Job, asked: PolicyRequest | None, recorded: Recorded | None, model_hash: str
+) -> tuple[Job, str | None]:
+    """`job`, as it will be decoded, with its repair at the peak of q0 where that is asked for; or why it is not."""
+    if asked is None or not asks_for_peak(asked.repair):
+        return job, None
+    found = PeakChoice(None, NOWHERE) if recorded is None else recorded.peak(job, regime_of(job, model_hash))
+    return at_peak(job, found), found.reason

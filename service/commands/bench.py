@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from service.commands.options import writable
+
 
 def run(
     concurrency: Annotated[str, typer.Option(help="Requests in flight.")] = "1,8,32",
@@ -28,6 +30,7 @@ def run(
     from service import latency  # noqa: PLC0415
 
     try:
+        writable(out, "--out")
         settings = bench.BenchSettings(
             model=model,
             device=device,

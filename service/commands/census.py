@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from service.commands.options import BatchInvariant, MaxRows, Model, PromptsASubtask, Subtasks, names, numbers, wholes
+from service.commands.options import (
+    BatchInvariant,
+    MaxRows,
+    Model,
+    PromptsASubtask,
+    Subtasks,
+    names,
+    numbers,
+    wholes,
+    writable,
+)
 
 
 def run(
@@ -79,6 +89,7 @@ def run(
             threads=threads,
             max_rows=max_rows,
         )
+        writable(compact, "--compact", folder=True)
         finished = census.run(settings, out, workers=workers, shard=shard)
         if compact is not None and not finished.stopped:
             census_store.write_compact(census_store.load_census(out, heavy=False), compact)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from service.commands.options import BatchInvariant, MaxRows, Model, names, numbers
+from service.commands.options import BatchInvariant, MaxRows, Model, names, numbers, writable
 
 
 def run(
@@ -16,7 +16,9 @@ def run(
     split: Annotated[
         str, typer.Option(help="Only the prompts of these sets among them: train, calibrate, audit (default: all).")
     ] = "",
-    policies: Annotated[str, typer.Option(help="Policies, such as base,full_cfg,handoff:0.3:k8.")] = "base,full_cfg",
+    policies: Annotated[
+        str, typer.Option(help="Policies, such as base,full_cfg,handoff:0.3:k8,policy,value:0.002:k8.")
+    ] = "base,full_cfg",
     weights: Annotated[str, typer.Option(help="Guidance scales to sweep, such as 0,1,2,4.")] = "",
     samples: Annotated[int, typer.Option(min=1, help="Texts a prompt.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of every text.")] = 0,
@@ -26,6 +28,9 @@ def run(
         str, typer.Option(help="An ablation: `whole_words` lets guidance-first orders leave words half-written.")
     ] = "",
     block_length: Annotated[int | None, typer.Option(min=1, help="Blocks (default: the whole canvas).")] = None,
+    census: Annotated[
+        Path | None, typer.Option(help="Census whose measured horizons policy `recorded` hands off at.")
+    ] = None,
     model: Model = "mini",
     device: Annotated[str, typer.Option()] = "cpu",
     dtype: Annotated[str, typer.Option()] = "float32",
@@ -39,7 +44,12 @@ def run(
         Path | None, typer.Option(help="Write the result here as JSON; finished cells of an earlier run are kept.")
     ] = None,
 ) -> None:
-    """Success, repeats, length, rows and seconds of policies on a task."""
+    """Success, repeats, length, rows and seconds of policies on a task.
+
+    Policies: base, full_cfg, handoff:FRACTION, parallel_tail:FRACTION, drained:THRESHOLD; constant, calibrated, raw,
+    policy, value[:PRICE], risk[:MARGIN] (the family's own, as a server takes them); recorded; auto. Options follow a
+    colon, such as :k8; a name that cannot be read is answered with all of them.
+    """
     from gate_models.offline import evaluate  # noqa: PLC0415
 
     try:
@@ -55,6 +65,7 @@ def run(
             temperature=temperature,
             without=names(without) if without else (),
             block_length=block_length,
+            census=None if census is None else str(census),
             model=model,
             device=device,
             dtype=dtype,
@@ -63,6 +74,7 @@ def run(
             invariant=batch_invariant,
             fluency_model=fluency_model,
         )
+        writable(out, "--out")
         evaluate.run(settings, out)
     except ValueError as error:  # CheckpointError among them
         typer.echo(f"evaluate: {error}", err=True)

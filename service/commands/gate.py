@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from service.commands import gate_pairs
-from service.commands.options import names, wholes
+from service.commands.options import names, wholes, writable
 
 app = typer.Typer(help="Train, list, show and audit the gates that end guidance.", no_args_is_help=True)
 FolderOption = Annotated[
@@ -35,6 +35,7 @@ def train(
 
     try:
         named = None if families is None else names(families)
+        writable(out, "--out", folder=True)
         bundles = fit(census, out, TrainSettings(seed, trees, jobs), families=named, model=model)
     except (CensusError, ValueError) as error:
         raise _failed(error) from None
@@ -130,7 +131,8 @@ def audit(
             accuracy=accuracy,
             fluency_model=fluency_model,
         )
-        out.mkdir(parents=True, exist_ok=True)
+        writable(out, "--out", folder=True)
+        writable(compact, "--compact", folder=True)
         content = run(settings, folder or learned.shipped_folder(), out, census)
         written = [] if compact is None else export(content, compact)
     except (CensusError, ValueError, OSError) as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,6 +13,23 @@ PromptsASubtask = Annotated[int | None, typer.Option(min=1, help="Prompts a subt
 Model = Annotated[str, typer.Option(help="`mini` or a checkpoint folder.")]
 MaxRows = Annotated[int, typer.Option(min=2, help="Rows a forward.")]
 BatchInvariant = Annotated[bool, typer.Option(help="Bit-equal whatever shares the batch.")]
+
+
+def writable(path: Path | None, option: str, *, folder: bool = False) -> None:
+    """Make the folders above a file (or `folder`) that is written at the end of long work, so that a path that cannot
+    be written is told before the work. Raises `ValueError` naming `option`.
+    """
+    if path is None:
+        return
+    above = path if folder else path.parent
+    try:
+        above.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"{option} {path} cannot be written: {error}") from None
+    if path.is_dir() and not folder:
+        raise ValueError(f"{option} {path} is a folder; name a file in it")
+    if not all(os.access(place, os.W_OK) for place in (above, path) if place.exists()):
+        raise ValueError(f"{option} {path} cannot be written; choose another place")
 
 
 def names(text: str) -> tuple[str, ...]:

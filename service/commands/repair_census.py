@@ -7,7 +7,16 @@ from typing import Annotated
 
 import typer
 
-from service.commands.options import BatchInvariant, MaxRows, Model, PromptsASubtask, Subtasks, names, wholes
+from service.commands.options import (
+    BatchInvariant,
+    MaxRows,
+    Model,
+    PromptsASubtask,
+    Subtasks,
+    names,
+    wholes,
+    writable,
+)
 
 
 def run(
@@ -55,6 +64,8 @@ def run(
             max_rows=max_rows,
             invariant=batch_invariant,
         )
+        writable(out, "--out")
+        writable(report, "--report")
         interventions.run(settings, out, census)
         text = repair_report.report(*repair_store.read_units(out))
     except BlockingIOError:

@@ -214,6 +214,7 @@ def _horizon(record: HorizonRecord) -> wire.HorizonInfo:
         censored=record.step is None,
         step=record.step,
         fraction=None if record.step is None else record.step / steps,
+        peak=record.peak,
         handoff_fate=record.handoff_fate,
         rollouts=record.rollouts,
         job=record.job_id,

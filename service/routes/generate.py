@@ -41,7 +41,7 @@ async def generate(
     if body.audit_share is not None:
         require(request, "admin", "audit_share")
     backend = service.admit()
-    recorded = service.jobs.horizons_of(caller_of(request)).choice
+    recorded = service.jobs.horizons_of(caller_of(request))
     prepared = await service.work(
         partial(prepare, body, backend.model, service.shadow.gates, service.settings, recorded)
     )

@@ -48,7 +48,7 @@ async def chat_completions(request: Request, service: ServiceDep, body: ChatRequ
 
 async def _answer(request: Request, service: Service, body: CompletionRequest | ChatRequest, shape: Shape) -> Response:
     backend = service.admit()
-    recorded = service.jobs.horizons_of(caller_of(request)).choice
+    recorded = service.jobs.horizons_of(caller_of(request))
     work = partial(prepare_openai, body, backend.model, service.shadow.gates, service.settings, recorded)
     prepared = await service.work(work)
     if body.stream:

@@ -18,7 +18,7 @@ class StateRequest(Request):
     """A partly written text: exactly one of the three."""
 
     text: str | None = Field(None, max_length=MAX_PROMPT_CHARACTERS)
-    """Text with [MASK] where a token is undecided. A canvas longer than it (gen_length) is undecided behind it."""
+    """Text with [MASK] (any case) where a token is undecided. A longer canvas (gen_length) is undecided behind it."""
     tokens: list[int] | None = Field(None, max_length=MAX_CANVAS)
     """Token ids of the whole canvas, the model's mask id where undecided."""
     fraction: float | None = Field(None, ge=0, lt=1)
@@ -35,7 +35,7 @@ class CommittorRequest(CanvasRequest):
     state: StateRequest | None = None
     """The state to continue from; left out with horizon: true, which starts from the empty canvas."""
     horizon: bool = False
-    """Measure the whole switch curve, a* and the fate; the horizon then serves gate.source 'recorded'."""
+    """Measure the whole switch curve, a* and the fate; then gate.source 'recorded' and repair.anchor 'peak' find it."""
     rollouts: int = Field(24, ge=1, le=MAX_ROLLOUTS)
     """Continuations an arm from each state; at least 2 with horizon: true (cross-fitting splits them)."""
 
@@ -46,6 +46,7 @@ class Interval(Reply):
     high: float
     """`low` and `high`: 95 %."""
     method: str
+    """How they were found. `deterministic`: at temperature 0 all continuations are one; both are the estimate then."""
 
 
 class Proportion(Interval):
@@ -83,6 +84,8 @@ class MeasuredHorizon(Reply):
     step: int | None
     fraction: float | None
     committed_fraction: float | None
+    peak: int | None = None
+    """Step of the grid at which q0 is highest, the last of equal ones: where repair.anchor 'peak' begins."""
 
 
 class CrossFitted(Reply):
@@ -156,6 +159,8 @@ class HorizonInfo(Reply):
     censored: bool
     step: int | None
     fraction: float | None
+    peak: int | None = None
+    """Where repair.anchor 'peak' begins; null where the horizon was measured before this was kept."""
     handoff_fate: str
     rollouts: int
     job: str

@@ -141,6 +141,8 @@ class RepairResult(Reply):
     """Index of the pass that the text is from."""
     passes: list[PassReply]
     """Every text that was judged, in order."""
+    anchor_reason: str | None = None
+    """Why repair began at the end of the run in place of the 'peak' that was asked for."""
 
 
 class TraceReply(Reply):

@@ -21,8 +21,16 @@ from service.schemas.base import MAX_CANVAS, Reply, Request, choices
 _POLICY = field_docs(policies.DecodingPolicy)
 _GATE = field_docs(policies.Gate)
 _REPAIR = field_docs(Repair)
-_ANCHOR: Final = {"anyOf": [{"enum": [END]}, {"type": "number", "minimum": 0, "maximum": 1}, {"type": "null"}]}
-"""Checked by `decoding.repair_policy`: a union of pydantic's would name its branches in every error."""
+PEAK: Final = "peak"
+_FRACTION: Final = {"type": "number", "minimum": 0, "maximum": 1}
+_ANCHOR: Final = {"anyOf": [{"enum": [END, PEAK]}, _FRACTION, {"type": "null"}]}
+"""Checked by `service.anchors`: a union of pydantic's would name its branches in every error."""
+_ANCHORED: Final = {"anyOf": [{"enum": [END]}, _FRACTION]}
+_PEAK_DOC: Final = (
+    "Or 'peak': the step at which continuations without guidance succeed most, where you have measured the horizon of "
+    "this prompt, constraint and setting (POST /committor); else the end, and repair.anchor_reason in the answer says "
+    "why."
+)
 
 
 class GateRequest(Request):
@@ -43,7 +51,7 @@ class RepairRequest(Request):
     selector: Selector | None = Field(None, description=_REPAIR["selector"])
     reopen: int | None = Field(None, ge=1, le=MAX_CANVAS, description=_REPAIR["reopen"])
     max_rounds: int | None = Field(None, ge=0, le=MAX_ROUNDS, description=_REPAIR["max_rounds"])
-    anchor: Annotated[Any, WithJsonSchema(_ANCHOR)] = Field(None, description=_REPAIR["anchor"])
+    anchor: Annotated[Any, WithJsonSchema(_ANCHOR)] = Field(None, description=f"{_REPAIR['anchor']} {_PEAK_DOC}")
     rollouts: int | None = Field(None, ge=1, le=MAX_ROLLOUTS, description=_REPAIR["rollouts"])
 
 
@@ -86,7 +94,8 @@ class RepairSettings(Reply):
     selector: Selector
     reopen: int
     max_rounds: int
-    anchor: Annotated[Any, WithJsonSchema(_ANCHOR)]
+    anchor: Annotated[Any, WithJsonSchema(_ANCHORED)]
+    """Where rounds begin: 'end' or a fraction of the steps, that of the peak where it was asked for and is known."""
     rollouts: int | None = None
 
 

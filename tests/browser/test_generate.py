@@ -156,6 +156,28 @@ def test_every_preset_is_taken_as_it_is_offered(browser, server):
     assert [body["policy"]["preset"] for body in sent] == presets
 
 
+def test_settings_show_where_they_are_used(browser, server):
+    """A boost threshold with an order that asks for it; a fallback with a gate that may need one."""
+    with opened(browser, server.url) as (page, watch):
+        page.get_by_text("More policy settings").click()
+        boost, fallback = page.get_by_label("Boost threshold"), page.get_by_label("Without a gate")
+        order, gate = page.get_by_label("Commit order"), page.get_by_label("Gate", exact=True)
+        page.get_by_label("Guided width").fill("4")
+        order.select_option("confidence")
+        assert not boost.is_visible()
+        order.select_option("guidance_boost")
+        assert boost.is_visible()
+        page.get_by_label("Guided width").fill("1")
+        assert not boost.is_visible()
+        gate.select_option("fraction")
+        assert not fallback.is_visible()
+        gate.select_option("drained")
+        assert fallback.is_visible()
+        page.get_by_label("Gate threshold").fill("0.5")
+        assert not fallback.is_visible()
+        watch.clean()
+
+
 def test_reopened_positions_are_shown(browser, server):
     """A seed whose first text fails is looked for at run time: the model's weights may change."""
     words = ["violin", "harbour", "pepper", "ladder"]

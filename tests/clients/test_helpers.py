@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from typing import get_args, get_type_hints
 
@@ -105,6 +106,15 @@ def test_gates_are_names_objects_or_dictionaries():
     assert p.handoff({"source": "policy"}, tail_width=8).to_dict() == wanted
     assert p.drained().to_dict() == {"source": "drained"}
     assert p.drained(margin=0.05).to_dict() == {"source": "drained", "margin": 0.05}
+    assert p.drained(0.5, recheck=4).to_dict() == {"source": "drained", "threshold": 0.5, "recheck": 4}
+
+
+def test_gate_helpers_take_every_setting_of_their_source(client):
+    """The server names the settings of each source; `fraction` calls its own `share`."""
+    for source in client.policies().gate_sources:
+        if helper := getattr(p, source.source, None):
+            taken = {"fraction" if name == "share" else name for name in inspect.signature(helper).parameters}
+            assert taken == set(source.fields)
 
 
 def test_a_misspelt_setting_is_refused_at_once():

@@ -6,8 +6,10 @@ import json
 import subprocess
 import sys
 
+import httpx
 import pytest
 
+from service.latency import failures_told
 from tests.service.process import ROOT
 
 
@@ -60,6 +62,17 @@ def test_generate_says_what_is_wrong(server):
     assert "tail_width" in astargate("generate", "a", "--tail-width", "3", "--url", server.url, code=1).stderr
     assert astargate("generate", "a", "--url", "http://127.0.0.1:9", code=1).stderr.startswith("error: ")
     assert astargate("generate", "--constraint", "{", code=2).stderr
+
+
+def test_a_refusal_by_the_server_of_a_benchmark_is_told(server, tmp_path):
+    (tmp_path / "log").write_text("the log's end")
+    with (
+        pytest.raises(ValueError, match=r"answered POST /generate with 422: .*gen_length"),
+        failures_told(tmp_path / "log"),
+    ):
+        server.client.post("/generate", json={"prompt": "a", "gen_length": 0}).raise_for_status()
+    with pytest.raises(ValueError, match=r"broke off .*\n.*log's end"), failures_told(tmp_path / "log"):
+        httpx.get("http://127.0.0.1:9")
 
 
 def test_models():

@@ -81,6 +81,16 @@ def test_text_and_token_ids_name_the_same_state(server):
     assert measure(server, {**SMALL, "state": {"text": words}, "seed": 4})["request"]["seed"] == 4
 
 
+def test_without_noise_more_continuations_are_no_more_evidence(server):
+    job = measure(server, {**SMALL, "temperature": 0.0, "state": {"text": "[mask] [Mask] [MASK]"}})
+    (point,) = points(job)
+    assert point["masked"] == L
+    for found in (point[name] for name in ("q0", "qg", "value", "graded_value")):
+        assert found["method"] == "deterministic"
+        assert found["low"] == found["estimate"] == found["high"]
+    assert point["q0"]["successes"] in (0, N)
+
+
 @pytest.mark.parametrize("arch", ["llada", "dream"])
 def test_spaces_before_masks_are_no_tokens(arch, tmp_path):
     """Tokens of these models bring the space before them; a written one would stand between all masks."""

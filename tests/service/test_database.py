@@ -42,19 +42,45 @@ def test_servers_that_start_together_create_it_once(database_url):
 
 def test_a_newer_schema_is_refused_and_an_older_one_migrated(database_url, monkeypatch):
     open_database(database_url).close()
-    monkeypatch.setattr(databases, "SCHEMA_VERSION", 3)
-    steps = {2: "CREATE TABLE step_two (x INTEGER)", 3: "ALTER TABLE step_two ADD COLUMN y INTEGER"}
+    now = databases.SCHEMA_VERSION
+    monkeypatch.setattr(databases, "SCHEMA_VERSION", now + 2)
+    steps = {now + 1: "CREATE TABLE step_two (x INTEGER)", now + 2: "ALTER TABLE step_two ADD COLUMN y INTEGER"}
     monkeypatch.setattr(
         databases, "MIGRATIONS", {v: lambda c, sql=sql: c.execute(text(sql)) for v, sql in steps.items()}
     )
     opened = open_database(database_url)
     with opened.read() as connection:
         assert {column["name"] for column in inspect(connection).get_columns("step_two")} == {"x", "y"}
-        assert connection.scalars(select(SCHEMA.c.version)).all() == [3]
+        assert connection.scalars(select(SCHEMA.c.version)).all() == [now + 2]
     opened.close()
-    monkeypatch.setattr(databases, "SCHEMA_VERSION", 2)
-    with pytest.raises(DatabaseError, match=r"newer version \(schema 3, this one knows 2\)"):
+    monkeypatch.setattr(databases, "SCHEMA_VERSION", now + 1)
+    with pytest.raises(DatabaseError, match=rf"newer version \(schema {now + 2}, this one knows {now + 1}\)"):
         open_database(database_url)
+
+
+def test_horizons_of_version_one_keep_their_peaks_where_the_curve_is_known(database_url):
+    """q0 of the job that is still there is highest at steps 2 and 4; nobody knows what the other's was."""
+    opened = open_database(database_url)
+    curve = [{"step": step, "q0": {"estimate": rate}} for step, rate in ((1, 0.0), (2, 0.5), (4, 0.5), (5, 0.25))]
+    jobs = [("job", {"points": curve}), ("unfinished", None)]
+    horizon = {
+        "key_id": "k", "subject": "s", "model_hash": "h", "regime": {}, "prompt": "p", "constraint_spec": {},
+        "step": 2, "handoff_fate": "handoff", "rollouts": 2, "measured": 0.0,
+    }  # fmt: skip
+    with opened.write() as connection:
+        for name, result in jobs:
+            connection.execute(insert(JOBS).values(id=name, result=result, **ROW))
+        for name in ("job", "unfinished", "purged"):
+            connection.execute(insert(HORIZONS).values(id=f"hor-{name}", setting=name, job_id=name, **horizon))
+        connection.execute(text("ALTER TABLE measured_horizons DROP COLUMN peak"))
+        connection.execute(update(SCHEMA).values(version=1))
+    opened.close()
+    opened = open_database(database_url)
+    with opened.read() as connection:
+        assert connection.scalars(select(SCHEMA.c.version)).all() == [databases.SCHEMA_VERSION]
+        peaks = dict(connection.execute(select(HORIZONS.c.job_id, HORIZONS.c.peak)).all())
+    assert peaks == {"job": 4, "unfinished": None, "purged": None}
+    opened.close()
 
 
 def test_its_clock_is_the_time(database_url):

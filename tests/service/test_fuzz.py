@@ -52,7 +52,7 @@ REPAIRS = fields_of(
     selector=st.sampled_from(SELECTORS),
     reopen=st.integers(1, 4),
     max_rounds=st.integers(0, 2),
-    anchor=st.just("end") | st.floats(0, 1),
+    anchor=st.sampled_from(["end", "peak"]) | st.floats(0, 1),
     rollouts=st.integers(1, 3),
 )
 POLICIES = fields_of(

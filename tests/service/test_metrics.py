@@ -53,10 +53,10 @@ def loop():
     made.close()
 
 
-def admit(metrics, model, loop):
+def admit(metrics, model, loop, body=BODY):
     """An engine that is stepped by hand, and an admitted request of two samples on it."""
     engine = Engine(model, observer=metrics)
-    prepared = prepare(GenerateRequest(**BODY), model, BuiltinGates(), Settings())
+    prepared = prepare(GenerateRequest(**body), model, BuiltinGates(), Settings())
     handles = engine.submit_all(prepared.jobs)
     metrics.admitted(prepared)
     return engine, Generation(prepared, handles, Bridge(loop), every_step=False)
@@ -103,6 +103,22 @@ def test_cancelled_samples_are_abandoned_once(metrics, model, loop):
         metrics.ended("/generate", generation, "cancelled")
     run(engine)
     assert value(metrics, "forward_rows_abandoned_total") == value(metrics, "forward_rows_total") == 2 * 2
+
+
+def test_repair_rounds_of_a_cancelled_request_are_counted(metrics, model, loop):
+    repair = {"selector": "commit_confidence", "max_rounds": 9}
+    letters = {"type": "letter_frequency", "letter": "m", "relation": "at_least", "count": 9}
+    body = {**BODY, "n": 1, "constraint": letters}
+    policy = {"preset": "reopen_repair", "gate": {"source": "never"}, "repair": repair}
+    engine, generation = admit(metrics, model, loop, {**body, "policy": policy})
+    (handle,) = generation.handles
+    while len(handle.pursuit.passes) < 3:  # the text and two rounds: no eight tokens of this model have nine letters
+        assert engine.step()
+    with generation:
+        metrics.ended("/generate", generation, "cancelled")
+    run(engine)
+    assert value(metrics, "repair_rounds_total", selector="commit_confidence", outcome="failed") == 2
+    assert value(metrics, "repair_rounds_total") == 2
 
 
 def test_rows_of_background_work_are_neither(metrics, model, loop):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.commands import census_ofat, evaluate, repair_census
-from service.commands.options import names, numbers, wholes
+from service.commands import bench, census_ofat, evaluate, repair_census
+from service.commands.options import names, numbers, wholes, writable
 
 
 def test_blanks_around_names_do_not_count():
@@ -26,6 +26,30 @@ def test_blanks_around_names_do_not_count():
 def test_what_is_no_list_is_said(read, text, message):
     with pytest.raises(ValueError, match=message):
         read(text)
+
+
+def test_a_path_is_made_fit_or_refused_before_the_work(tmp_path, capsys):
+    import typer
+
+    writable(tmp_path / "new" / "report.md", "--report")
+    assert (tmp_path / "new").is_dir()
+    writable(tmp_path / "gates", "--out", folder=True)
+    assert (tmp_path / "gates").is_dir()
+    file = tmp_path / "file"
+    file.write_text("x")
+    with pytest.raises(ValueError, match=r"--out .*file cannot be written"):
+        writable(file, "--out", folder=True)
+    for command, fields in (
+        (bench, {"out": file / "bench.json"}),
+        (bench, {"out": tmp_path, "with_horizon": True}),
+        (evaluate, {"out": file / "result.json"}),
+        (repair_census, {"out": tmp_path / "units.jsonl", "subtasks": "ccg-length", "report": file / "report.md"}),
+    ):
+        with pytest.raises(typer.Exit) as ended:
+            command.run(**fields)
+        assert ended.value.exit_code == 2
+        assert "cannot be written" in (said := capsys.readouterr().err) or "is a folder" in said
+    assert not (tmp_path / "units.jsonl").exists()
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import update
 
 from decoding.gating import GateView
 from decoding.job import Job, Sampling, regime_of
 from decoding.noise import NoiseKey
 from decoding.policy import Gate, resolve_policy
-from service.jobs_schema import UnknownEntryError
+from service.anchors import PeakChoice
+from service.database import DatabaseError
+from service.jobs_schema import HORIZONS, UnknownEntryError
 from service.recorded import CallerHorizons, Horizons, Measured, RecordedGate
 
 MODEL = "hash"
@@ -21,8 +24,8 @@ def job_for(prompt=(5, 6), seed=0, steps=8, gate=None, **policy):
     )
 
 
-def record(horizons, key_id, job, step, prompt="a prompt"):
-    measured = Measured(job, regime_of(job, MODEL), step, "handoff", 24, prompt, "com-1")
+def record(horizons, key_id, job, step, prompt="a prompt", peak=5):
+    measured = Measured(job, regime_of(job, MODEL), step, peak, "handoff", 24, prompt, "com-1")
     with horizons.database.write() as connection:
         horizons.record(connection, key_id, measured)
 
@@ -53,6 +56,33 @@ def test_a_horizon_serves_its_key_prompt_and_setting_alone(database):
     assert (found.gate, "model_hash" in found.fallback_reason) == (None, True)
     # a field that no regime names still keeps settings apart
     assert choice(horizons, "a", job_for(guided_width=2)).gate is None
+
+
+def test_a_peak_serves_its_setting_alone(database):
+    horizons = Horizons(database)
+    job = job_for()
+
+    def peak(job, key_id="a"):
+        return CallerHorizons(horizons, key_id).peak(job, regime_of(job, MODEL))
+
+    assert (peak(job).step, "no horizon is recorded" in peak(job).reason) == (None, True)
+    record(horizons, "a", job, 3)
+    assert peak(job_for(seed=9, gate=Gate("fraction", fraction=0.5))) == PeakChoice(5)
+    assert (peak(job, "b").step, peak(job_for(prompt=(5, 7))).step) == (None, None)
+    other = peak(job_for(tail_width=2))
+    assert (other.step, "tail_width" in other.reason) == (None, True)
+    record(horizons, "a", job, None, peak=2)  # censored or not, a newer one takes its place
+    assert peak(job) == PeakChoice(2)
+    with database.write() as connection:
+        connection.execute(update(HORIZONS).values(peak=None))
+    assert (peak(job).step, "measures it again" in peak(job).reason) == (None, True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "read", unreadable)
+        assert (peak(job).step, "cannot be read" in peak(job).reason) == (None, True)
+
+
+def unreadable():
+    raise DatabaseError("gone")
 
 
 def test_a_newer_measurement_takes_the_older_one_s_place(database):

@@ -64,6 +64,24 @@ def test_steps_rebuild_the_canvas(server, preset):
         assert names == ["step"] * 5 + ["handoff"] + ["step"] * 2 + ["sample"]
 
 
+def test_a_handoff_is_told_once_though_the_last_step_is_a_recheck(server):
+    gate = {"source": "drained", "threshold": 0.9, "recheck": 2}
+    request = {**REQUEST, "policy": {"preset": "handoff", "gate": gate}, "gen_length": 12, "n": 4}
+    for seed in range(20):
+        events, _ = stream(server, {**request, "seed": seed})
+        samples = [[(name, data) for name, data in events if data.get("index") == index] for index in range(4)]
+        found = False
+        for own in samples:
+            told = [data["step"] for name, data in own if name == "handoff"]
+            assert told == sorted(set(told))
+            assert own[-1][1]["gate"]["handoff_step"] == (told[-1] if told else None)
+            last = [data for name, data in own if name == "step"][-1]
+            found |= bool(told) and last["phase"] == "guided" and told[-1] <= last["step"]
+        if found:
+            return
+    pytest.fail("no run ended in a re-check that found guidance undrained")
+
+
 def test_a_deadline_is_an_event(server):
     events, _ = stream(server, {"prompt": "a", "gen_length": 64, "steps": 4096, "deadline_s": 0.5})
     name, body = events[-1]

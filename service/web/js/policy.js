@@ -7,6 +7,7 @@ const FIRST = ["guidance_scale", "order", "tail_width", "tail_threshold"];
 const UNGUIDED = ["guidance_scale", "guided_width", "on_fallback", "boost_threshold"]; // nothing to guide
 const ALONE = { auto: ["guidance_scale", "budget_rows"] }; // presets that decide the rest themselves
 const UNHANDED = ["on_fallback"]; // guidance that no gate ends
+const UNBOOSTED = ["confidence", "random"]; // orders that do not ask what guidance raises
 const PRESET_NAMES = { base: "Base", full_cfg: "Full CFG" };
 const NAMES = { guidance_scale: "Guidance w", tail_width: "Tail width K", order: "Commit order", on_fallback: "Without a gate" };
 
@@ -39,8 +40,8 @@ export function policyEditor({ presets, sources, schema, definitions, reuse }) {
     const gated = guided && policy.gate.source !== "never";
     const source = gate.source() ?? policy.gate.source;
     const hands = gated && source !== "never";
-    const width = knobs.find((knob) => knob.name === "tail_width").read() ?? policy.tail_width;
-    const reused = Boolean(knobs.find((knob) => knob.name === "tail_reuse")?.read());
+    const chosen = (name) => knobs.find((knob) => knob.name === name)?.read() ?? policy[name];
+    const boosts = !UNBOOSTED.includes(chosen("order")) && chosen("guided_width") > 1;
     const alone = ALONE[preset().preset];
     const repaired = objects.some((object) => object.name === "repair" && object.on());
     return (name) => {
@@ -48,13 +49,20 @@ export function policyEditor({ presets, sources, schema, definitions, reuse }) {
       if (name === "budget_rows") return repaired;
       if (!guided && UNGUIDED.includes(name)) return false;
       if (!gated && UNHANDED.includes(name)) return false;
-      if (name === "on_fallback") return Boolean(infos.get(source)?.learned);
+      if (name === "on_fallback") return mayFallBack(source);
+      if (name === "boost_threshold") return boosts;
       if (name.startsWith("tail_") && guided && !hands) return false;
-      if (name === "tail_threshold") return width > 1;
+      if (name === "tail_threshold") return chosen("tail_width") > 1;
       if (name === "tail_reuse") return reuse;
-      if (name === "tail_refresh") return reuse && reused;
+      if (name === "tail_refresh") return reuse && Boolean(chosen("tail_reuse"));
       return name !== "gate" || gated;
     };
+  }
+
+  /** A drained gate has nothing to fall back from where the threshold is given: it is not looked up. */
+  function mayFallBack(source) {
+    if (source === "drained") return gate.read()?.threshold === undefined;
+    return Boolean(infos.get(source)?.learned);
   }
 
   function refresh() {

@@ -138,6 +138,7 @@ function notes(sample) {
   if (sample.gate.handoff_fate) found.push(`Gate's prediction: ${words(sample.gate.handoff_fate)}${sample.gate.predicted_horizon === null ? "" : `, horizon ${percent(sample.gate.predicted_horizon)}`}.`);
   if (sample.approximate) found.push("Approximate: base steps reused keys and values.");
   if (sample.repair) found.push(`Repair: ${plural(sample.repair.rounds, "round")}, ${plural(sample.repair.reopened, "position")} reopened, ${sample.repair.recovered ? "recovered" : "not recovered"}.`);
+  if (sample.repair?.anchor_reason) found.push(`Repair began at the end of the run: ${sample.repair.anchor_reason}.`);
   return found;
 }
 

@@ -60,13 +60,14 @@ def fraction(share: float) -> Gate:
     return gate("fraction", fraction=share)
 
 
-def drained(threshold: float | None = None, *, margin: float | None = None) -> Gate:
+def drained(threshold: float | None = None, *, margin: float | None = None, recheck: int | None = None) -> Gate:
     """Hand off once guidance moves no distribution by more than `threshold` (total variation).
 
     Without it the server takes the family's calibrated threshold, or with `margin` the largest one that is certified to
-    lose less success than that.
+    lose less success than that. With `recheck` guidance comes back for one step after every so many base steps, and
+    stays where it is not drained.
     """
-    return gate("drained", threshold=threshold, margin=margin)
+    return gate("drained", threshold=threshold, margin=margin, recheck=recheck)
 
 
 def risk(margin: float | None = None, confidence: float | None = None) -> Gate:

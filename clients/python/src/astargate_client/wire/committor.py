@@ -109,6 +109,8 @@ class HorizonInfo(Reply):
     rollouts: int
     job: str
     measured: float
+    peak: int | None = None
+    """Where repair.anchor 'peak' begins; null where the horizon was measured before this was kept."""
 
 
 class HorizonList(ListBehaviour):
@@ -124,6 +126,7 @@ class Interval(Reply):
     """`low` and `high`: 95 %."""
 
     method: str
+    """How they were found. `deterministic`: at temperature 0 all continuations are one; both are the estimate then."""
 
 
 class MeasuredHorizon(Reply):
@@ -135,6 +138,8 @@ class MeasuredHorizon(Reply):
     step: int | None
     fraction: float | None
     committed_fraction: float | None
+    peak: int | None = None
+    """Step of the grid at which q0 is highest, the last of equal ones: where repair.anchor 'peak' begins."""
 
 
 class Progress(Reply):
@@ -154,6 +159,8 @@ class Proportion(Reply):
     """`low` and `high`: 95 %."""
 
     method: str
+    """How they were found. `deterministic`: at temperature 0 all continuations are one; both are the estimate then."""
+
     successes: int
     rollouts: int
     mean_score: float

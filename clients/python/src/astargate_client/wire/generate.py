@@ -166,6 +166,9 @@ class RepairResult(Reply):
     passes: list[Pass]
     """Every text that was judged, in order."""
 
+    anchor_reason: str | None = None
+    """Why repair began at the end of the run in place of the 'peak' that was asked for."""
+
 
 class Sample(SampleBehaviour):
     index: int

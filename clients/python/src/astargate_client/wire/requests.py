@@ -52,7 +52,7 @@ class CommittorParams(TypedDict, total=False):
     """Canvas length L in tokens; by default the model's, longer where the constraint needs more."""
 
     horizon: bool
-    """Measure the whole switch curve, a* and the fate; the horizon then serves gate.source 'recorded'."""
+    """Measure the whole switch curve, a* and the fate; then gate.source 'recorded' and repair.anchor 'peak' find it."""
 
     policy: PolicyLike | None
     render_constraint: bool
@@ -207,8 +207,8 @@ class PolicySettings(TypedDict, total=False):
 class RepairOptions(TypedDict, total=False):
     """How a text that fails its constraint is repaired; a field that is left out takes the default."""
 
-    anchor: Literal["end"] | float | None
-    """Where a round begins: the finished text ('end'), or the run's state after this fraction of its steps, whose later positions are then decoded again too."""
+    anchor: Literal["end", "peak"] | float | None
+    """Where a round begins: the finished text ('end'), or the run's state after this fraction of its steps, whose later positions are then decoded again too. Or 'peak': the step at which continuations without guidance succeed most, where you have measured the horizon of this prompt, constraint and setting (POST /committor); else the end, and repair.anchor_reason in the answer says why."""
 
     max_rounds: int | None
     """Most rounds for a text; 0 only judges it."""
@@ -243,7 +243,7 @@ class State(TypedDict, total=False):
     """The state of a guided run from the empty canvas at this fraction of its steps; 0 is the empty canvas."""
 
     text: str | None
-    """Text with [MASK] where a token is undecided. A canvas longer than it (gen_length) is undecided behind it."""
+    """Text with [MASK] (any case) where a token is undecided. A longer canvas (gen_length) is undecided behind it."""
 
     tokens: list[int] | None
     """Token ids of the whole canvas, the model's mask id where undecided."""

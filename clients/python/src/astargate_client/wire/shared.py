@@ -46,7 +46,9 @@ class RepairSettings(Reply):
     ]
     reopen: int
     max_rounds: int
-    anchor: Literal["end"] | float | None
+    anchor: Literal["end"] | float
+    """Where rounds begin: 'end' or a fraction of the steps, that of the peak where it was asked for and is known."""
+
     rollouts: int | None = None
 
 
