@@ -75,16 +75,17 @@ class Gate:
                 whole("gate.recheck", value)
                 continue
             within(f"gate.{item.name}", value, 0.0, 1.0)
-            if value in _NEVER.get(item.name, ()):
-                raise PolicyError(f"gate.{item.name}", f"must not be {value:g}")
+            if hint := _NEVER.get((item.name, value)):
+                raise PolicyError(f"gate.{item.name}", f"must not be {value:g}: {hint}")
         if self.source == "drained" and self.margin is not None:
             for name in ("threshold", "recheck"):
                 if getattr(self, name) is not None:
                     raise PolicyError(
-                        f"gate.{name}", "cannot be combined with gate.margin, which chooses the threshold"
+                        f"gate.{name}",
+                        "cannot be combined with gate.margin, which chooses the threshold; leave one out",
                     )
         if self.source == "fraction" and self.fraction is None:
-            raise PolicyError("gate.fraction", "is required by gate source 'fraction'")
+            raise PolicyError("gate.fraction", "is required by gate source 'fraction'; give one such as 0.3")
 
 
 GATE_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -98,8 +99,14 @@ GATE_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "drained": ("threshold", "margin", "recheck"),
     "never": (),
 }
-_NEVER: Final[Mapping[str, tuple[float, ...]]] = {"margin": (0, 1), "confidence": (0, 1), "threshold": (0,)}
-"""Ends of [0, 1] that mean nothing for a setting."""
+_NEVER: Final[Mapping[tuple[str, float], str]] = {
+    ("margin", 0): "no measurement rules out every loss; give one such as 0.01, or gate source 'never' to lose nothing",
+    ("margin", 1): "it would allow every loss; give one such as 0.03, or gate source 'fraction' to choose the step",
+    ("confidence", 0): "it would promise nothing; give one such as 0.95",
+    ("confidence", 1): "no measurement is certain; give one such as 0.95",
+    ("threshold", 0): "no guidance is below it, none would end; for guidance throughout use gate source 'never'",
+}
+"""Ends of [0, 1] that mean nothing for a setting, and what to do instead."""
 GATE_DEFAULTS: Final[Mapping[str, float]] = {"margin": 0.03, "confidence": 0.95, "row_price": 0.002, "threshold": 0.5}
 
 
@@ -190,9 +197,13 @@ class DecodingPolicy:
         if self.tail_reuse is not None:
             one_of("tail_reuse", self.tail_reuse, REUSE_MODES)
             if self.never_base:
-                raise PolicyError("tail_reuse", "is only used after a handoff; this policy never hands off")
+                raise PolicyError(
+                    "tail_reuse", "is only used after a handoff; this policy never hands off, leave it out"
+                )
             if self.gate.recheck is not None:
-                raise PolicyError("tail_reuse", "cannot be combined with gate.recheck: guidance may come back")
+                raise PolicyError(
+                    "tail_reuse", "cannot be combined with gate.recheck (guidance may come back); leave one out"
+                )
         elif self.tail_refresh != TAIL_REFRESH:
             raise PolicyError("tail_refresh", _NEEDS_REUSE)
 

@@ -11,7 +11,7 @@ from gate_models.offline.census_report import TOLERANCES, Quartiles, SubtaskRepo
 from gate_models.offline.coupling import variance_ratio
 from gate_models.offline.crossfit import SPLITS
 from gate_models.offline.fates import GUIDANCE_FATES, HANDOFF_FATES
-from gate_models.offline.inference import MARGIN, SENSITIVITY_MARGIN
+from gate_models.offline.inference import ENOUGH_PROMPTS, MARGIN, SENSITIVITY_MARGIN, Noninferiority
 
 
 def to_json(census: Census, reports: Sequence[SubtaskReport]) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def _plain(found: SubtaskReport) -> dict[str, Any]:
     plain, row = asdict(found), found.table
     if row is not None:
         margins = {f"{margin:g}": row.holds(margin) for margin in (MARGIN, SENSITIVITY_MARGIN)}
-        plain["table"] |= {"retention": row.retention, "holds_at_margin": margins}
+        plain["table"] |= {"retention": row.retention, "holds_at_margin": margins, "few_prompts": row.few}
     return plain
 
 
@@ -51,13 +51,19 @@ def to_markdown(census: Census, reports: Sequence[SubtaskReport], splits: int = 
 
 
 def _table_1(reports: Sequence[SubtaskReport], splits: int) -> str:
+    few = (
+        f" (few): fewer than {ENOUGH_PROMPTS} prompts, of which the bootstrap's interval is too narrow; such a verdict "
+        "does not count."
+        if any(found.table is not None and found.table.few for found in reports)
+        else ""
+    )
     lines = [
         "## Freeze at a* against full CFG: noninferiority",
         "",
         f"Population: full census; censored prompts count with a difference of 0. Values cross-fitted over {splits} "
         f"half-splits; 95 % percentile bootstrap over prompts. Holds where the lower bound is above -{MARGIN:g} "
         f"(sensitivity: -{SENSITIVITY_MARGIN:g}). Survivors: prompts with a preterminal horizon, over the splits that "
-        "select one (secondary). A row without survivors holds trivially.",
+        "select one (secondary). A row without survivors holds trivially." + few,
         "",
         f"| subtask | n | N | full CFG | freeze at a* | difference | 95 % | retention | a* = T | holds at {MARGIN:g} "
         f"| at {SENSITIVITY_MARGIN:g} | survivors | difference | 95 % | optimism |",
@@ -74,7 +80,7 @@ def _table_1(reports: Sequence[SubtaskReport], splits: int) -> str:
         lines.append(
             f"| {found.task} | {row.prompts} | {_counts(found)} | {row.full:.3f} | {row.handoff:.3f} "
             f"| {row.difference.value:+.3f} | [{row.difference.low:+.3f}, {row.difference.high:+.3f}] | {retention} "
-            f"| {found.censored_share:.0%} | {_yes(row.holds())} | {_yes(row.holds(SENSITIVITY_MARGIN))} "
+            f"| {found.censored_share:.0%} | {_verdict(row, MARGIN)} | {_verdict(row, SENSITIVITY_MARGIN)} "
             f"| {row.survivors} | {survivors} | {row.optimism:+.3f} |"
         )
     if any(len(found.rollouts) > 1 for found in reports):
@@ -170,5 +176,5 @@ def _quartiles(found: Quartiles | None) -> str:
     return "-" if found is None else f"{found.text} (n = {found.count})"
 
 
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
+def _verdict(row: Noninferiority, margin: float) -> str:
+    return ("yes" if row.holds(margin) else "no") + (" (few)" if row.few else "")

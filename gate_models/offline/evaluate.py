@@ -20,64 +20,23 @@ from decoding.compute import compute_mode
 from decoding.constraints import parse
 from decoding.engine import Engine
 from decoding.handle import Handle
-from decoding.job import Job, Sampling
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.noise import NoiseKey
 from decoding.runner import Runner
 from decoding.scheduler import Scheduler
-from gate_models.cascade import attempts_of, within_budget
-from gate_models.offline.census_plan import SPLITS, split_of
-from gate_models.offline.family_gates import as_served, evidence, needs_family
+from gate_models.offline.census_plan import split_of
+from gate_models.offline.evaluate_jobs import Jobs
+from gate_models.offline.evaluate_settings import WHOLE_WORDS, EvaluateSettings
 from gate_models.offline.fluency import fluency, load_judge
+from gate_models.offline.measured_horizons import check_recorded
 from gate_models.offline.policy_names import NamedPolicy, at_weight, parse_policy
 from gate_models.offline.results import ResultFile, identity, summarise, table
 from gate_models.offline.tasks import TaskPrompt, expand, load_task
 
-WHOLE_WORDS: Final = "whole_words"
 SPLIT_SEED: Final = 0
 """Of the prompt sets: that of the census behind the shipped gates, whatever the texts' own seed."""
 
 __all__ = ["EvaluateSettings", "Sample", "decode", "named_policies", "run", "summarise", "table", "versions"]
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluateSettings:
-    """What an evaluation is made from; written into its result."""
-
-    tasks: tuple[str, ...]
-    policies: tuple[str, ...]
-    weights: tuple[float, ...] = ()
-    """Guidance scales to sweep; empty: each policy's own."""
-    n: int | None = None
-    splits: tuple[str, ...] = ()
-    """Only the prompts of these sets (`census_plan.SPLITS`) among them; empty: all."""
-    samples: int = 1
-    seed: int = 0
-    canvas: int | None = None
-    """Canvas and steps of every prompt; None: each task's own."""
-    temperature: float = 1.0
-    without: tuple[str, ...] = ()
-    """Parts of the decoder that are left out: `whole_words`, the rules that end a started word under guidance."""
-    block_length: int | None = None
-    """Semi-autoregressive blocks; None: the whole canvas."""
-    model: str = "mini"
-    device: str = "cpu"
-    dtype: str = "float32"
-    threads: int = 1
-    max_rows: int = 64
-    invariant: bool = False
-    fluency_model: str | None = None
-    """Local folder of a causal language model that judges fluency; None: the shipped judge."""
-
-    def __post_init__(self) -> None:
-        known = [name for name, _ in SPLITS]
-        for name in self.splits:
-            if name not in known:
-                raise ValueError(f"prompt set {name!r} is unknown; sets: {', '.join(known)}")
-        for name in self.without:
-            if name != WHOLE_WORDS:
-                raise ValueError(f"{name!r} cannot be left out; {WHOLE_WORDS} can")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +63,9 @@ def decode(
     """Samples of every prompt under a policy, and the seconds that they took."""
     runner = Runner(model, invariant=settings.invariant)
     engine = Engine(model, runner=runner, scheduler=Scheduler(max_rows=settings.max_rows, max_queued_rows=2**62))
+    jobs = Jobs.of(model, named, settings)
     pending: list[tuple[TaskPrompt, int, Handle]] = [
-        (prompt, sample, engine.submit(_job(model, named, prompt, sample, settings)))
+        (prompt, sample, engine.submit(jobs.job(prompt, sample)))
         for prompt in prompts
         for sample in range(settings.samples)
     ]
@@ -117,27 +77,6 @@ def decode(
             done = finished
     seconds = time.monotonic() - began
     return [_sample(model, *item) for item in pending], seconds
-
-
-def _job(model: DenoisingModel, named: NamedPolicy, prompt: TaskPrompt, sample: int, settings: EvaluateSettings) -> Job:
-    predicate = parse(prompt.constraint)
-    attempts = attempts_of(named, predicate.family, model.spec.hash, prompt.gen_length)
-    job = Job(
-        prompt_ids=tuple(model.codec.encode_prompt(prompt.text())),
-        gen_length=prompt.gen_length,
-        steps=prompt.steps,
-        policy=named.policy,
-        noise=NoiseKey(settings.seed, purpose="generate", arm=prompt.id, rollout=sample),
-        gate=named.gate,
-        sampling=Sampling(temperature=settings.temperature),
-        block_length=settings.block_length,
-        family=predicate.family,
-        predicate=predicate,
-        attempts=attempts,
-    )
-    if named.policy.preset == "auto":
-        return replace(job, policy=within_budget(job))
-    return as_served(job, model.spec.hash)
 
 
 def _sample(model: DenoisingModel, prompt: TaskPrompt, sample: int, handle: Handle) -> Sample:
@@ -201,6 +140,7 @@ def run(settings: EvaluateSettings, out: Path | None = None) -> dict[str, Any]:
     """
     policies = named_policies(settings)
     loaded = {task: prompts_of(task, settings) for task in expand(settings.tasks)}
+    check_recorded(policies, settings.census, loaded)
     with compute_mode(settings.threads):
         return _run(settings, policies, loaded, out)
 
@@ -246,6 +186,8 @@ def _run(
                 found = [asdict(sample) for sample in decoded], seconds
             samples, seconds = found
             row = summarise(samples, seconds) | {"fluency": fluency(judge, [sample["text"] for sample in samples])}
+            fallen = Jobs.of(model, named, settings).fallback(prompts)
+            row |= {} if fallen is None else {"fallback": fallen}
             tables[task][named.name] = row
             results.put(task, named.name, digest, row, samples)
         print(table(task, tables[task]))
@@ -255,28 +197,18 @@ def _run(
     return results.content
 
 
-def _policy_text(model: DenoisingModel, named: NamedPolicy, prompts: Sequence[TaskPrompt]) -> str:
-    """The policy with whatever else decides what is tried."""
-    if needs_family(named.policy.gate):
-        return repr((named.policy, evidence(named.policy.gate)))
-    if named.policy.preset != "auto" and named.attempts == 1:
-        return repr(named.policy)
-    canvases = sorted({(parse(prompt.constraint).family or "", prompt.gen_length) for prompt in prompts})
-    return repr((named.policy, [attempts_of(named, family, model.spec.hash, length) for family, length in canvases]))
-
-
 def _identity(
     model: DenoisingModel, named: NamedPolicy, prompts: Sequence[TaskPrompt], settings: EvaluateSettings
 ) -> str:
     """What the texts of a cell depend on."""
-    own = {"tasks", "policies", "weights", "n", "splits", "canvas", "model", "threads", "fluency_model"}
+    own = {"tasks", "policies", "weights", "n", "splits", "canvas", "model", "threads", "fluency_model", "census"}
     kept = {name: value for name, value in asdict(settings).items() if name not in own}
     if not settings.without:  # the rule, and what every result before the option had
         del kept["without"]
     shown = [asdict(prompt) for prompt in prompts]
     return identity(
         model=f"{model.spec.hash} {model.spec.precision}",
-        policy=_policy_text(model, named, prompts),
+        policy=Jobs.of(model, named, settings).describe(prompts),
         prompts=shown,
         settings=kept,
         software=software(),

@@ -1,50 +1,70 @@
-"""Gates that stand for a family's calibrated setting, offline as the server resolves them."""
+"""Gates that a policy's name leaves open, resolved offline as the server resolves them: calibrated and learned ones.
+
+What they are depends on the family, the model and the whole setting. Where the server would fall back, guidance stays
+on to the end (`on_fallback`'s default): the texts are full CFG's, and count (intention to treat).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from decoding import policy as policies
 from decoding.gating import Gate, NeverGate
-from decoding.job import Attempt, Job, regime_of
+from decoding.job import Attempt, Job
+from decoding.models.protocol import DenoisingModel
 from decoding.policy import DecodingPolicy, plainly_guided
+from gate_models import artifact
+from gate_models.bundle import GateBundle
 from gate_models.constants import ConstantGates, shipped_cuts
 from gate_models.drained import DrainedGates, shipped_thresholds
+from gate_models.fill import Reader
+from gate_models.learned import LEARNED, LearnedGates, shipped_folder
+from gate_models.paper_cuts import paper_cuts
+
+RECORDED: Final = "recorded"
+_OPEN: Final = ("constant", RECORDED, *LEARNED)
+_CALIBRATED: Final[Mapping[str, Callable[[], Sequence[Any]]]] = {
+    "constant": shipped_cuts,
+    "drained": shipped_thresholds,
+}
 
 
 def needs_family(setting: policies.Gate) -> bool:
-    """Whether the gate of `setting` is known only with the family: a constant cut, a drained threshold."""
-    return setting.source == "constant" or (setting.source == "drained" and setting.threshold is None)
+    """Whether the gate of `setting` is known only with the family, or the prompt."""
+    return setting.source in _OPEN or (setting.source == "drained" and setting.threshold is None)
 
 
-def family_gate(job: Job, model_hash: str) -> Gate:
-    """The gate that the server gives `job`; guidance to the end where it has none (`on_fallback`'s default)."""
-    return shipped_gates().resolve(job.policy.gate, regime_of(job, model_hash)).gate or NeverGate()
+def shipped_gates(model: DenoisingModel) -> LearnedGates:
+    """The package's gates for `model`. One resolver serves all texts of a cell: the engine asks a gate once a step."""
+    cuts = (*shipped_cuts(), *paper_cuts(model.spec))
+    bundles, refused = _stored()
+    below = ConstantGates(cuts, DrainedGates(tuple(shipped_thresholds())))
+    return LearnedGates(bundles, below, Reader.of(model.spec, model.codec), refused)
 
 
-def as_served(job: Job, model_hash: str) -> Job:
-    """`job` with its family's gate where it asks for one, and its attempts too; without a gate they are plain full CFG,
-    as a fallback is.
-    """
-    if not needs_family(job.policy.gate):
-        return job
-    gate = family_gate(job, model_hash)
+@cache
+def _stored() -> tuple[list[GateBundle], list[tuple[str, str]]]:
+    """The learned gates of the package, read once."""
+    return artifact.load_all(shipped_folder())
+
+
+def with_gate(job: Job, gate: Gate) -> Job:
+    """`job` and its attempts under `gate`, recorded as it needs; under none they are plain full CFG, as a fallback."""
 
     def served(policy: DecodingPolicy) -> DecodingPolicy:
         return plainly_guided(policy) if isinstance(gate, NeverGate) else policy
 
     attempts = tuple(Attempt(served(attempt.policy), gate) for attempt in job.attempts)
-    return replace(job, gate=gate, policy=served(job.policy), attempts=attempts)
+    record = "gate" if gate.needs_stats else job.record
+    return replace(job, gate=gate, policy=served(job.policy), attempts=attempts, record=record)
 
 
-@cache
-def shipped_gates() -> ConstantGates:
-    """The calibrated gates of the package, read once."""
-    return ConstantGates(tuple(shipped_cuts()), DrainedGates(tuple(shipped_thresholds())))
-
-
-def evidence(setting: policies.Gate) -> Any:
-    """All that the gates of `setting` may be made of: part of what a result depends on."""
-    return shipped_cuts() if setting.source == "constant" else shipped_thresholds()
+def evidence(setting: policies.Gate, gates: Sequence[Gate], held: LearnedGates) -> tuple[Any, ...]:
+    """What `gates`, resolved from `setting`, may be made of: part of what a result depends on."""
+    calibrated = _CALIBRATED.get(setting.source)
+    found: tuple[Any, ...] = () if calibrated is None else (calibrated(),)
+    versions = sorted({bundle.version for bundle in held.bundles} & {gate.version for gate in gates})
+    return (*found, versions) if versions or calibrated is None else found

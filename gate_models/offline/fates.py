@@ -46,6 +46,11 @@ def persistent(safe: NDArray[np.bool_]) -> NDArray[np.int64]:
     return found
 
 
+def last_peak(base: NDArray[np.float64]) -> int:
+    """Index of the highest q0 [F] along the grid; of equal ones the last."""
+    return base.size - 1 - int(base[::-1].argmax())
+
+
 def handoff_fates(base: NDArray[np.float64], guided: NDArray[np.float64]) -> NDArray[np.int64]:
     """Index into `HANDOFF_FATES` for q0 and qg [..., F] along the freeze grid.
 

@@ -33,7 +33,7 @@ from gate_models.offline.committor import (
     State,
     measure_all,
 )
-from gate_models.offline.fates import SLACK, handoff_fate, persistent, persistent_point
+from gate_models.offline.fates import SLACK, handoff_fate, last_peak, persistent, persistent_point
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +145,11 @@ class FreezeSweep:
         """a* as a fraction of T; 1.0 where censored."""
         found = self.horizon
         return 1.0 if found is None else found.point.step / self.steps
+
+    @property
+    def peak(self) -> FreezePoint:
+        """Where q0 is highest; of equal points the last."""
+        return self.points[last_peak(self.rates()[0])]
 
     @property
     def handoff_fate(self) -> str:

@@ -20,6 +20,8 @@ from gate_models.offline.intervals import Estimate
 MARGIN: Final = 0.03
 """Success that a handoff may lose."""
 SENSITIVITY_MARGIN: Final = 0.05
+ENOUGH_PROMPTS: Final = 20
+"""From here on a verdict counts: of fewer prompts the bootstrap sees too little variation, of one none at all."""
 REPLICATES: Final = 2000
 
 
@@ -66,6 +68,11 @@ class Noninferiority:
     def retention(self) -> float | None:
         """Success kept; None where full CFG never succeeds."""
         return self.handoff / self.full if self.full > 0 else None
+
+    @property
+    def few(self) -> bool:
+        """Whether the interval is of too few prompts to be believed, and the verdict with it."""
+        return self.prompts < ENOUGH_PROMPTS
 
     def holds(self, margin: float = MARGIN) -> bool:
         """Whether the lower bound of the difference is above -margin."""

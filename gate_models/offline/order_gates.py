@@ -1,8 +1,9 @@
-"""Guidance first beside the gates of the gate audit: learned ones (`policy`, `value`, `raw`) and measured horizons.
+"""Guidance first beside learned gates (`policy`, `value`, `raw`, `risk`) and measured horizons.
 
-The audit decoded confidence order on audit prompts of the same families and model, with seeds and samples of its own:
-the two studies share no texts, so differences are those of independent estimates (square and add of their intervals,
-Newcombe 1998).
+Where a study's own results hold such policies, they are compared on the same prompts. Elsewhere those of the gate audit
+stand in. The audit decoded confidence order on audit prompts of the same families and model, with seeds and samples of
+its own: the two studies share no texts, so differences are those of independent estimates (square and add of their
+intervals, Newcombe 1998).
 """
 
 from __future__ import annotations
@@ -17,14 +18,76 @@ import numpy as np
 
 from gate_models.audit_report import AuditPoint, AuditReport
 from gate_models.calibrated import shipped_file
+from gate_models.learned import LEARNED
+from gate_models.offline.family_gates import RECORDED
 from gate_models.offline.intervals import Estimate
-from gate_models.offline.order_matches import shown
+from gate_models.offline.order_matches import Match, against, cells, shown
 from gate_models.offline.order_points import Group, Point
 from gate_models.offline.order_pooled import FULL
+from gate_models.offline.policy_names import parse_policy
 
 SOURCES: Final = ("constant", "raw", "policy", "value 0.002", "oracle")
 """Of the audit; `oracle` hands off at the prompt's measured horizon, as gate source `recorded` does."""
 WIDTHS: Final = (1, 4, 8)
+OWN: Final = ("constant", *LEARNED)
+"""Sources of the gates that a service can give."""
+
+
+def source_of(point: Point) -> str:
+    """The gate source of a policy; of `auto`, whose attempts have gates of their own, "never"."""
+    policy = parse_policy(point.policy).policy
+    return "never" if policy.preset == "auto" else policy.gate.source
+
+
+def is_recorded(point: Point) -> bool:
+    """Whether a policy hands off at measured horizons."""
+    return source_of(point) == RECORDED
+
+
+def with_gates(found: Mapping[Group, Sequence[Point]]) -> dict[Group, Sequence[Point]]:
+    """The groups in whose own results learned gates or measured horizons are."""
+    sources = (*LEARNED, RECORDED)
+    return {group: own for group, own in found.items() if any(source_of(point) in sources for point in own)}
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """A family's best guidance-first policy beside the best gate, and measured horizons, at no more rows."""
+
+    group: Group
+    gate: Match | None
+    oracle: Match | None
+
+
+def paired(found: Mapping[Group, Sequence[Point]]) -> list[Paired]:
+    """Every group of `with_gates`; for each rival the guidance-first policy of the largest success that has one."""
+    return [
+        Paired(group, _best(own, OWN), _best(own, (RECORDED,)))
+        for group, own in with_gates(found).items()
+        if any(point.is_first for point in own)
+    ]
+
+
+def _best(own: Sequence[Point], sources: Sequence[str]) -> Match | None:
+    rivals = [point for point in own if source_of(point) in sources and not point.series.startswith("guidance")]
+    pairs = [match for point in own if point.is_first and (match := against(point, rivals)) is not None]
+    return max(pairs, key=lambda match: (match.own.success.value, -match.own.rows), default=None)
+
+
+def paired_table(found: Sequence[Paired]) -> str:
+    """Markdown: a family and rival a line."""
+    lines = [
+        "| family | best guidance first | rows | success | ppl | gate, no more rows | rows | success | ppl "
+        "| difference | |",
+        "|" + "---|" * 11,
+    ]
+    lines += [
+        f"| {one.group[0]} | {cells(match.own)} | {cells(match.other)} | {match.difference.signed} | {match.verdict} |"
+        for one in found
+        for match in (one.gate, one.oracle)
+        if match is not None
+    ]
+    return "\n".join(lines)
 
 
 def shipped_reports(model_hash: str) -> dict[str, AuditReport]:
@@ -72,10 +135,13 @@ class Beside:
 
 
 def beside(found: Mapping[Group, Sequence[Point]], reports: Mapping[str, AuditReport]) -> list[Beside]:
-    """Every audited family whose guidance-first policies have such a gate; both sides chosen by their success."""
-    kept = []
+    """Every audited family whose guidance-first policies have such a gate; both sides chosen by their success.
+
+    Not the groups that hold such gates themselves.
+    """
+    kept, own_gates = [], with_gates(found)
     for group, points in found.items():
-        report = reports.get(group[0])
+        report = None if group in own_gates else reports.get(group[0])
         gates = _gates(report) if report is not None and not group[1].without else []
         least = min((gate.forward_evaluations for gate in gates), default=math.inf)
         own = [point for point in points if point.is_first and point.rows >= least]

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
+from gate_models.offline.family_gates import RECORDED
 from gate_models.offline.inference import paired_bootstrap
 from gate_models.offline.intervals import Estimate
 from gate_models.offline.order_points import Group, Point
@@ -52,19 +53,27 @@ class Match:
 
 
 def plain_policies(found: Sequence[Point]) -> list[Point]:
-    """The confidence-order policies that guidance first is compared with."""
-    return [p for p in found if p.series.startswith("confidence") and parse_policy(p.policy).policy.guided_width == 1]
+    """The confidence-order policies that guidance first is compared with.
+
+    Not among them: several positions a guided step, and `recorded`, whose horizons no service knows beforehand.
+    """
+    own = ((point, parse_policy(point.policy).policy) for point in found if point.series.startswith("confidence"))
+    return [point for point, policy in own if policy.guided_width == 1 and policy.gate.source != RECORDED]
 
 
 def matches(found: Sequence[Point]) -> list[Match]:
     """Every guidance-first policy that some confidence-order policy can be compared with, by rows."""
-    plain, kept = plain_policies(found), []
-    for point in found:
-        cheaper = _no_dearer(plain, point)
-        if point.is_first and cheaper:
-            best = max(cheaper, key=lambda other: (other.success.value, -other.rows))
-            kept.append(Match(point, best, paired_bootstrap(point.by_prompt, best.by_prompt)))
-    return kept
+    plain = plain_policies(found)
+    return [match for point in found if point.is_first and (match := against(point, plain)) is not None]
+
+
+def against(point: Point, rivals: Sequence[Point]) -> Match | None:
+    """`point` beside the best of `rivals` that cost no more rows; None where every one does."""
+    cheaper = _no_dearer(rivals, point)
+    if not cheaper:
+        return None
+    best = max(cheaper, key=lambda other: (other.success.value, -other.rows))
+    return Match(point, best, paired_bootstrap(point.by_prompt, best.by_prompt))
 
 
 def _no_dearer(plain: Sequence[Point], point: Point) -> list[Point]:

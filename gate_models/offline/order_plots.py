@@ -10,6 +10,7 @@ from typing import Any, Final
 from matplotlib.figure import Figure
 
 from gate_models.offline.intervals import Estimate
+from gate_models.offline.order_gates import is_recorded
 from gate_models.offline.order_matches import plain_policies
 from gate_models.offline.order_points import TAIL, Group, Point, frontier
 from gate_models.offline.order_switch import FIRST, PLAIN, Curve, Move, at
@@ -18,6 +19,7 @@ ORDERS: Final[Mapping[str, str]] = {"confidence order": "#4c72b0", "guidance fir
 REPEATING: Final = "full CFG, several a step (texts repeat)"
 NAMES: Final[Mapping[str, str]] = {"base": "base", "full_cfg": "full CFG"}
 """Policies that a panel names."""
+ORACLE: Final = "handoff at the measured horizon (oracle)"
 COLOURS: Final = {PLAIN: ORDERS["confidence order"], FIRST: ORDERS["guidance first"]}
 COLUMNS: Final = 4
 DPI: Final = 90
@@ -27,8 +29,8 @@ def plot_frontiers(found: Mapping[Group, Sequence[Point]], path: Path) -> None:
     """A panel a group: success over rows, every policy as a point (a square with a parallel tail), and each order's
     frontier as a line with intervals.
 
-    Policies that fall back to full CFG are left out; full CFG of several positions a step stands apart, as in the
-    comparisons.
+    Policies that fall back to full CFG are left out; full CFG of several positions a step and measured horizons stand
+    apart, as in the comparisons.
     """
     panels = _panels(len(found))
     for axes, ((task, setting), own) in zip(panels.axes, found.items(), strict=False):
@@ -37,9 +39,10 @@ def plot_frontiers(found: Mapping[Group, Sequence[Point]], path: Path) -> None:
             mine = [p for p in own if p.series.startswith(order) and (p in plain or p.is_first) and not p.falls_back]
             if mine:
                 _order(axes, order, colour, mine)
-        wide = [p for p in own if p.series.startswith("confidence") and p not in plain]
-        if wide:
-            axes.plot(*_places(wide), "x", color="#777777", ms=5, label=REPEATING)
+        others = [p for p in own if p.series.startswith("confidence") and p not in plain]
+        for label, marker, known in ((REPEATING, "x", False), (ORACLE, "*", True)):
+            if apart := [point for point in others if is_recorded(point) == known]:
+                axes.plot(*_places(apart), marker, color="#777777", ms=5, label=label)
         for point in own:
             if point.policy in NAMES:
                 where = point.share, point.success.value

@@ -8,9 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gate_models.audit_report import AuditReport
+from gate_models.offline.family_gates import RECORDED
 from gate_models.offline.inference import paired_bootstrap
 from gate_models.offline.order_factors import Factor, factor_table
-from gate_models.offline.order_gates import beside, beside_table, gates_table
+from gate_models.offline.order_gates import (
+    OWN,
+    beside,
+    beside_table,
+    gates_table,
+    paired,
+    paired_table,
+    source_of,
+    with_gates,
+)
 from gate_models.offline.order_matches import Match, cells, family_table, family_verdicts, matches, note, shown
 from gate_models.offline.order_points import Group, Point
 from gate_models.offline.order_pooled import FULL, Pooled, complete, pool, pooled_table
@@ -107,7 +117,7 @@ class Study:
         if any(matches(own) for own in self.found.values()):
             parts += ["## Verdict of each family", family_table(self.found), note(self.found)]
             parts += ["## At matched rows", matched_table(self.found)]
-        parts += self._gates()
+        parts += self._paired() + self._gates()
         if self.factors:
             parts += ["## Canvas, weight, temperature", _FACTORS, factor_table(self.factors, self.factor_policies)]
         if self.moves:
@@ -145,6 +155,20 @@ class Study:
         )
         return ["## Pooled over families", head, pooled_table(pooled)]
 
+    def _paired(self) -> list[str]:
+        found = paired(self.found)
+        if not any(one.gate or one.oracle for one in found):
+            return []
+        groups = with_gates(self.found)
+        names = dict.fromkeys(
+            point.policy for own in groups.values() for point in own if source_of(point) in (*OWN, RECORDED)
+        )
+        policies = tuple(dict.fromkeys((*self.pooled, *names)))
+        kept, pooled = Study(groups, self.common, (), policies).families()
+        parts = ["## Beside learned gates on the same prompts", _PAIRED, paired_table(found)]
+        over = ", ".join(task for task, _ in kept)
+        return parts + ([f"These families together ({over}):", pooled_table(pooled)] if pooled else [])
+
     def _gates(self) -> list[str]:
         own = beside(self.found, self.audits)
         if not own:
@@ -172,6 +196,12 @@ class Study:
                     "after_holm": dict(one.corrected),
                 }
                 for one in family_verdicts(self.found)
+            ],
+            "paired_gates": [
+                {"task": one.group[0], **_match(match)}
+                for one in paired(self.found)
+                for match in (one.gate, one.oracle)
+                if match is not None
             ],
             "beside_gates": [one.to_json() for one in beside(self.found, self.audits)],
             "factors": [one.to_json() for one in self.factors],
@@ -201,6 +231,12 @@ def _match(match: Match) -> dict[str, Any]:
     }
 
 
+_PAIRED = (
+    "Gates of this study's own results: the same prompts, so *difference* is paired. A gate that its family does not "
+    "have is full CFG (intention to treat). `recorded` hands off at the prompt's measured horizon: its rollouts are "
+    "not counted and no service knows it beforehand, so it is no rival in the verdicts above. Both sides of a line "
+    "were chosen by their success."
+)
 _GATES = (
     "The gate audit decoded confidence order on audit prompts of these families with seeds of its own, so nothing is "
     "paired here: *difference* adds the squares of both intervals. `oracle` hands off at the prompt's measured horizon "

@@ -1,8 +1,9 @@
 """Both commit orders at the same rows: which policies to compare, and tables and plots from their results.
 
-`--policies` prints a list for `astargate evaluate`. `--result` reads what that wrote of the lists `main`, `calibrated`
-and `cheap`, pools seeds, and writes a report (`report.md`), the numbers behind it (`study.json`) and plots into the
-folder `--out`. Results of the other lists are read on their own prompts: `--factors`, `--switch`, `--words`.
+`--policies` prints a list for `astargate evaluate`. `--result` reads what that wrote of the lists `main`, `calibrated`,
+`cheap` and `gates` (and of `recorded`), pools seeds, and writes a report (`report.md`), the numbers behind it
+(`study.json`) and plots into the folder `--out`. Results of the other lists are read on their own prompts: `--factors`,
+`--switch`, `--words`.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ MAIN: Final = (
 """On every family, at its own canvas."""
 CALIBRATED: Final = ("calibrated", "calibrated:k4", f"calibrated:{FIRST}", f"calibrated:{FIRST}:k4", "constant")
 """The family's own threshold or cut, as the server takes it; where there is none, guidance to the end."""
+GATES: Final = ("constant:k8", "policy", "policy:k8", "value", "value:k8")
+"""The learned gates, as the server takes them, at the tail widths that they are trained for; in other families guidance
+to the end. `constant` itself is in `calibrated`.
+"""
 CHEAP: Final = (
     "base:k2",
     "base:k4",
@@ -73,6 +78,7 @@ LISTS: Final = {
     "main": MAIN,
     "calibrated": CALIBRATED,
     "cheap": CHEAP,
+    "gates": GATES,
     "factors": FACTORS,
     "switch": SWITCH,
     "words": WORDS,
@@ -83,7 +89,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policies", choices=LISTS, help="print the policies of a list and stop")
-    parser.add_argument("--result", type=Path, nargs="+", help="results of the lists main, calibrated and cheap")
+    parser.add_argument("--result", type=Path, nargs="+", help="results of the lists main, calibrated, cheap and gates")
     parser.add_argument("--factors", type=Path, nargs="+", default=[], help="of factors, one factor moved in each")
     parser.add_argument("--switch", type=Path, nargs="+", default=[], help="of switch")
     parser.add_argument("--words", type=Path, nargs="+", default=[], help="of words, also --without whole_words")

@@ -13,11 +13,14 @@ from decoding.order import GUIDED_ORDERS
 from decoding.policy import DecodingPolicy, resolve_policy
 from decoding.policy_checks import PolicyError
 from decoding.repair_policy import Repair
+from gate_models.offline.family_gates import needs_family
 
 HELP = (
     "comma-separated: base, full_cfg, handoff:FRACTION, parallel_tail:FRACTION (8 wide), drained:THRESHOLD, constant "
-    "(the family's measured cut) or calibrated (drained at the family's measured threshold), each "
-    "with optional :kN (tail width; guided width for full_cfg), :aX (adaptive tail threshold), :rprefixN or :rdualN "
+    "(the family's cut), calibrated (drained at the family's measured threshold), raw, policy, value[:PRICE] or "
+    "risk[:MARGIN] (the family's learned gates; full CFG where it has none in the setting) or recorded (the prompt's "
+    "horizon of a census; no gate that could be served), each with optional :kN (tail width; guided width for "
+    "full_cfg), :aX (adaptive tail threshold), :rprefixN or :rdualN "
     "(the tail reuses keys and values, refreshed every N steps), :wX (guidance scale), :ORDER (random, "
     "guidance_boost, ...), :gN (guided width), :bX (boost threshold; up to 8 positions unless :gN), :mN (drained gates "
     "look again every N base steps), :repairKxR[-SELECTOR][@ANCHOR] (reopen K positions of a failed text, R rounds), "
@@ -26,12 +29,23 @@ HELP = (
 
 
 BOOSTED_WIDTH: Final = 8
+_NUMBER: Final = re.compile(r"\d*\.?\d+")
 _WHOLE: Final = {"g": "guided_width", "m": "recheck"}
 _REAL: Final = {"a": "tail_threshold", "w": "guidance_scale", "b": "boost_threshold"}
 _NUMBERED: Final = {"handoff": "handoff", "parallel_tail": "parallel_tail", "drained": "handoff"}
 """Names that take a number, and the presets that they stand for."""
-_CALIBRATED: Final[Mapping[str, policies.GateSource]] = {"constant": "constant", "calibrated": "drained"}
-"""Names whose gate is the family's, and its source."""
+_BY_FAMILY: Final[Mapping[str, policies.GateSource]] = {
+    "constant": "constant",
+    "calibrated": "drained",
+    "raw": "raw",
+    "policy": "policy",
+    "value": "value",
+    "risk": "risk",
+    "recorded": "recorded",
+}
+"""Names whose gate is the family's (or the prompt's), and its source."""
+_PRICED: Final = {"value": "row_price", "risk": "margin"}
+"""Those that may take a number, and what it sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +74,8 @@ def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
                 else policies.Gate("fraction", fraction=value)
             )
             given["gate"] = setting
-        if head in _CALIBRATED:
-            preset, setting = "handoff", policies.Gate(_CALIBRATED[head])
+        if head in _BY_FAMILY:
+            preset, setting = "handoff", _by_family(head, options)
             given["gate"] = setting
         if head == "auto" and options:
             given["budget_rows"] = int(_number(name, head, options))
@@ -86,6 +100,13 @@ def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
             str(error) if name in str(error) else f"policy {name!r}: {error}; policies are {HELP}"
         ) from None
     return NamedPolicy(name, policy, _gate(setting), attempts)
+
+
+def _by_family(head: str, options: list[str]) -> policies.Gate:
+    own: dict[str, Any] = {}
+    if head in _PRICED and options and _NUMBER.fullmatch(options[0]):
+        own[_PRICED[head]] = float(options.pop(0))
+    return policies.Gate(_BY_FAMILY[head], **own)
 
 
 def at_weight(name: str, weight: float) -> NamedPolicy:
@@ -153,8 +174,8 @@ def _option(option: str, preset: str) -> dict[str, Any]:
 
 
 def _gate(setting: policies.Gate) -> Gate:
-    if setting.source == "constant" or (setting.source == "drained" and setting.threshold is None):
-        return NeverGate()  # whoever knows family and model puts the family's cut in its place
+    if needs_family(setting):
+        return NeverGate()  # whoever knows family and model puts the family's gate in its place
     regime = Regime("", None, 2.0, 1, 1, 1, 1.0, None, "probability", "confidence", "as_is")
     gate = BuiltinGates().resolve(setting, regime).gate
     if gate is None:

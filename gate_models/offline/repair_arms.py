@@ -27,7 +27,7 @@ from decoding.repair.placing import by_look, look_job, open_positions
 from decoding.repair.rounds import Anchor, reopened_job, rollout_jobs
 from decoding.repair.selectors import RANKINGS, Choice, Key, by_rollouts, candidates_of, first
 from decoding.repair_policy import Repair, Selector
-from gate_models.offline.fates import persistent_point
+from gate_models.offline.fates import last_peak, persistent_point
 
 FLOOR: Final = 0.1
 PEAK: Final = 0.5
@@ -58,7 +58,7 @@ def anchors_of(
     base: NDArray[np.float64], guided: NDArray[np.float64], grid: Sequence[int], steps: int
 ) -> dict[str, int]:
     """The steps of the anchors, from q0 and qg [F] at the steps `grid`."""
-    peak = base.size - 1 - int(base[::-1].argmax())
+    peak = last_peak(base)
     horizon = min(int(persistent_point(base, guided)), peak)
     return {"pre": max(1, grid[horizon] // 2), "post": min(steps - 1, grid[peak] + POST_STEPS)}
 

@@ -17,7 +17,7 @@ from gate_models.offline.text_metrics import distinct_2, has_adjacent_repeat, wi
 
 _PARTS: Final = ("policies", "samples", "identity")
 _UNSET: Final[tuple[Any, ...]] = (None, (), [])
-_ASKED: Final = {"tasks", "policies", "weights", "model"}
+_ASKED: Final = {"tasks", "policies", "weights", "model", "census"}
 
 
 def identity(**parts: Any) -> str:
@@ -134,12 +134,18 @@ def table(task: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
         share = row["rows_per_sample"] / row["full_cfg_equivalent"]
         perplexity = (row.get("fluency") or {}).get("perplexity")
         lines.append(
-            f"| {name} | {row['success']:.3f} | {low:.2f}-{high:.2f} | {_number(perplexity)} "
+            f"| {name}{_fallen(row)} | {row['success']:.3f} | {low:.2f}-{high:.2f} | {_number(perplexity)} "
             f"| {row['adjacent_repeat_rate']:.2f} | {row['mean_words']:.1f} | {row['distinct_2']:.2f} "
             f"| {row['rows_per_sample']:.1f} | {share:.0%} | {row['tokens_per_sample']:.0f} "
             f"| {row['seconds_per_sample']:.3f} |"
         )
-    return "\n".join(lines)
+    told = {f"{name}: {fallen['reason']}" for name, row in rows.items() if (fallen := row.get("fallback"))}
+    return "\n".join([*lines, *(f"\nFalls back to full CFG: {line}" for line in sorted(told))])
+
+
+def _fallen(row: Mapping[str, Any]) -> str:
+    """The mark of a cell in which full CFG stands for a gate that the setting does not have."""
+    return " (falls back)" if row.get("fallback") else ""
 
 
 def _number(value: float | None) -> str:

@@ -78,6 +78,17 @@ def test_every_gate_source_refuses_what_it_does_not_use(source: str, name: str) 
         assert caught.value.param == f"gate.{name}"
 
 
+def test_an_end_that_means_nothing_says_what_to_do() -> None:
+    for source, name, value, way_out in (
+        ("drained", "threshold", 0, "gate source 'never'"),
+        ("drained", "margin", 0.0, "gate source 'never'"),
+        ("risk", "margin", 1, "gate source 'fraction'"),
+        ("risk", "confidence", 1.0, "0.95"),
+    ):
+        with pytest.raises(PolicyError, match=f"must not be {value:g}: .*{way_out}"):
+            Gate(source, **{name: value})  # type: ignore[arg-type]
+
+
 def test_fraction_is_required_by_its_source() -> None:
     with pytest.raises(PolicyError, match="required"):
         Gate("fraction")

@@ -76,7 +76,17 @@ def test_plain_json_has_what_the_table_has(measured: Census) -> None:
         assert found.table is not None
         assert plain["table"]["retention"] == found.table.retention
         assert plain["table"]["holds_at_margin"] == {"0.03": found.table.holds(), "0.05": found.table.holds(0.05)}
+        assert plain["table"]["few_prompts"] is True
         assert plain["rollouts"] == {"2": 2}
+
+
+def test_a_verdict_on_few_prompts_says_so(measured: Census) -> None:
+    reports = report(measured, splits=20)
+    table = to_markdown(measured, reports).split("## ")[1]
+    assert " (few): fewer than 20 prompts" in table
+    assert table.count("(few) | ") == 2 * len(reports)
+    enough = [replace(found, table=found.table and replace(found.table, prompts=20)) for found in reports]
+    assert "few" not in to_markdown(measured, enough)
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,23 @@ from gate_models import cascade
 from gate_models.cascade import Cascades, Plan
 from gate_models.constants import ConstantCut, ConstantGates
 from gate_models.drained import DrainedGates, DrainedThreshold
-from gate_models.offline import evaluate, family_gates
+from gate_models.fill import Reader
+from gate_models.learned import LearnedGates
+from gate_models.offline import evaluate, evaluate_jobs
 from gate_models.offline.evaluate import EvaluateSettings
+from gate_models.offline.evaluate_jobs import Jobs
 from gate_models.offline.policy_names import parse_policy
 from gate_models.offline.tasks import load_task
 from tests.decoding.tiny import tiny_model
 
 SETTINGS = EvaluateSettings(("few-keywords",), ("base",), n=2, threads=1)
+
+
+def hold(monkeypatch: pytest.MonkeyPatch, held: ConstantGates) -> None:
+    """The calibrated gates alone, none learned."""
+    monkeypatch.setattr(
+        evaluate_jobs, "shipped_gates", lambda model: LearnedGates((), held, Reader.of(model.spec, model.codec))
+    )
 
 
 def test_own_canvas_and_ablation_are_results_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,11 +53,10 @@ def test_a_calibrated_policy_is_served_as_the_server_would(monkeypatch: pytest.M
     own = load_model("mini")
     prompt = load_task("commongen-k3", 1)[0]
     named = parse_policy("calibrated:guidance_boost:b0.8:k2")
-    regime = regime_of(evaluate._job(own, named, prompt, 0, SETTINGS), own.spec.hash)
+    regime = regime_of(Jobs.of(own, named, SETTINGS).job(prompt, 0), own.spec.hash)
     for threshold, gate in ((0.35, DrainedGate(0.35, version="drained-1")), (None, NeverGate())):
-        held = ConstantGates((), DrainedGates((DrainedThreshold(regime, threshold),)))
-        monkeypatch.setattr(family_gates, "shipped_gates", lambda held=held: held)
-        job = evaluate._job(own, named, prompt, 0, SETTINGS)
+        hold(monkeypatch, ConstantGates((), DrainedGates((DrainedThreshold(regime, threshold),))))
+        job = Jobs.of(own, named, SETTINGS).job(prompt, 0)
         assert (job.gate, job.policy.order) == (gate, "confidence" if threshold is None else "guidance_boost")
 
 
@@ -80,16 +89,14 @@ def test_prompts_of_some_sets_alone(model: MiniModel) -> None:
 def test_a_constant_policy_takes_the_cut_of_its_family(model: MiniModel, monkeypatch: pytest.MonkeyPatch) -> None:
     prompt = load_task("ifeval-letter-freq", 1)[0]
     named = parse_policy("constant:repair3x1")
-    regime = regime_of(evaluate._job(model, named, prompt, 0, SETTINGS), model.spec.hash)
+    regime = regime_of(Jobs.of(model, named, SETTINGS).job(prompt, 0), model.spec.hash)
     for fraction, step in ((0.5, prompt.steps // 2), (None, prompt.steps)):
-        held = ConstantGates((ConstantCut(regime, fraction),))
-        monkeypatch.setattr(family_gates, "shipped_gates", lambda held=held: held)
-        assert evaluate._job(model, named, prompt, 0, SETTINGS).gate.planned_step(prompt.steps) == step
-    monkeypatch.setattr(family_gates, "shipped_gates", lambda: ConstantGates(()))
-    assert evaluate._job(model, named, prompt, 0, SETTINGS).gate.planned_step(prompt.steps) == prompt.steps
-    held = ConstantGates((ConstantCut(regime, 0.5),))
-    monkeypatch.setattr(family_gates, "shipped_gates", lambda: held)
-    best = evaluate._job(model, parse_policy("constant:best2"), prompt, 0, SETTINGS)
+        hold(monkeypatch, ConstantGates((ConstantCut(regime, fraction),)))
+        assert Jobs.of(model, named, SETTINGS).job(prompt, 0).gate.planned_step(prompt.steps) == step
+    hold(monkeypatch, ConstantGates(()))
+    assert Jobs.of(model, named, SETTINGS).job(prompt, 0).gate.planned_step(prompt.steps) == prompt.steps
+    hold(monkeypatch, ConstantGates((ConstantCut(regime, 0.5),)))
+    best = Jobs.of(model, parse_policy("constant:best2"), SETTINGS).job(prompt, 0)
     assert [attempt.gate.planned_step(prompt.steps) for attempt in best.attempts] == [prompt.steps // 2] * 2
 
 
@@ -101,6 +108,6 @@ def test_what_a_cascade_tries_is_part_of_a_cell(model: MiniModel, monkeypatch: p
     def text(*attempts: str) -> str:
         cascades = Cascades((Plan("ifeval-letter-freq", model.spec.hash, attempts),))
         monkeypatch.setattr(cascade, "shipped_cascades", lambda: cascades)
-        return evaluate._policy_text(model, parse_policy("auto:90"), prompts)
+        return Jobs.of(model, parse_policy("auto:90"), SETTINGS).describe(prompts)
 
     assert text("base:k60") == text(f"base:k{length}") != text("base:k2")

@@ -59,6 +59,8 @@ def test_prompts_are_the_unit() -> None:
         ("drained:0.5:guidance_boost:b0.8", "guidance first"),
         ("calibrated:guidance_boost:b0.8:k4", "guidance first, parallel tail"),
         ("calibrated", "confidence order"),
+        ("value:0.002:k8", "confidence order, parallel tail"),
+        ("recorded", "confidence order"),
     ],
 )
 def test_series(policy: str, series: str) -> None:

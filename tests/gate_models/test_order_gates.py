@@ -1,0 +1,47 @@
+"""The commit order study beside learned gates and measured horizons of the same results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gate_models.offline.order_gates import beside, paired
+from gate_models.offline.order_matches import matches
+from gate_models.offline.order_plots import plot_frontiers
+from gate_models.offline.order_report import Study
+from tests.gate_models.order_samples import samples
+from tests.gate_models.test_order_report import COMMON, FIRST, OWN16, audit, family, measured
+
+
+def test_gates_of_the_same_results_are_ordinary_rivals(tmp_path: Path) -> None:
+    """Paired with the best gate that costs no more; measured horizons stand apart; the audit is not needed."""
+    texts = {
+        "base": samples([0.1] * 20, 16),
+        "handoff:0.3": samples([0.5] * 20, 21),
+        "full_cfg": samples([0.9] * 20, 32),
+        "value:k8": samples([0.6] * 20, 15),
+        "policy": samples([0.7] * 20, 30),
+        "recorded": samples([1.0] * 20, 20),
+        "auto": samples([0.1] * 20, 20),
+        FIRST: samples([0.8] * 20, 21),
+    }
+    found = {("a", OWN16): measured(texts), ("b", OWN16): family(20, 0.8)}
+    (match,) = matches(found["a", OWN16])
+    assert (match.own.policy, match.other.policy) == (FIRST, "value:k8")
+    (one,) = paired(found)
+    assert one.gate is not None
+    assert one.oracle is not None
+    assert (one.gate.other.policy, one.oracle.other.policy) == ("value:k8", "recorded")
+    assert [one.gate.difference.value, one.oracle.difference.value] == pytest.approx([0.2, -0.2])
+    reports = {"a": audit("a", policy_1=0.6), "b": audit("b", policy_1=0.6)}
+    assert [other.group[0] for other in beside(found, reports)] == ["b"]
+    study = Study(found, COMMON, (), ("base", "full_cfg", FIRST), audits=reports)
+    shown = study.markdown()
+    assert "| value:k8 | 15.0 | 0.60 |" in shown
+    assert "These families together (a):" in shown
+    assert "| recorded | 1.000 |" in shown
+    assert [row["against"] for row in study.to_json()["paired_gates"]] == ["value:k8", "recorded"]
+    plot_frontiers(found, tmp_path / "frontiers.png")
+    without = {("a", OWN16): measured({name: texts[name] for name in ("base", "full_cfg", "auto", FIRST)})}
+    assert paired(without) == []
