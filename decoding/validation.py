@@ -54,9 +54,9 @@ def _check_judged(job: Job) -> None:
         raise JobError(
             "policy.preset" if job.attempts else "policy.repair", "needs a constraint: it goes on until one holds"
         )
-    budget, first = job.policy.budget_rows, job.attempt(0).first_pass_rows
-    if budget is not None and budget < first:
-        raise JobError("policy.budget_rows", f"must be at least {first}, what the first pass may take")
+    budget, rows = job.policy.budget_rows, [job.attempt(index).first_pass_rows for index in range(job.attempt_count)]
+    if budget is not None and budget < rows[0]:
+        raise JobError("policy.budget_rows", f"must be at least {min(rows)}, what the first pass may take")
 
 
 def _check_reuse(job: Job, spec: ModelSpec, *, invariant: bool) -> None:

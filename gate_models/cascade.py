@@ -73,6 +73,16 @@ def within_budget(job: Job) -> DecodingPolicy:
     return replace(job.policy, budget_rows=budget)
 
 
+def affordable(job: Job) -> Job:
+    """`job` without the attempts whose first pass may take more than its whole budget; as it is where none fits (such a
+    job is refused, with the least budget that would do).
+    """
+    budget = job.policy.budget_rows
+    rows = [job.attempt(index).first_pass_rows for index in range(len(job.attempts))]
+    kept = tuple(a for a, needed in zip(job.attempts, rows, strict=True) if budget is None or needed <= budget)
+    return replace(job, attempts=kept or job.attempts)
+
+
 def attempts_of(named: NamedPolicy, family: str | None, model_hash: str, gen_length: int) -> tuple[Attempt, ...]:
     """What a named policy tries in turn: the family's cascade for `auto`, the same policy again for best-of-n, else
     nothing but itself (empty).

@@ -17,7 +17,7 @@ from decoding.noise import NoiseKey
 from decoding.policy import DecodingPolicy, Gate, plainly_guided, resolve_policy
 from decoding.repair.costs import selection_rows
 from decoding.validation import check_job
-from gate_models.cascade import shipped_cascades, within_budget
+from gate_models.cascade import affordable, shipped_cascades, within_budget
 from service.anchors import NOWHERE, PeakChoice, asks_for_peak, at_peak, repair_of
 from service.canvas import fitting_canvas
 from service.errors import ApiError, invalid
@@ -243,7 +243,7 @@ def _with_attempts(job: Job, model_hash: str, asked: PolicyRequest | None) -> Jo
     """`job` with the cascade of its family, and a budget where the client set none."""
     scale = None if asked is None else asked.guidance_scale
     attempts = shipped_cascades().attempts(job.family, model_hash, job.gen_length, scale)
-    return replace(job, policy=within_budget(job), attempts=attempts)
+    return affordable(replace(job, policy=within_budget(job), attempts=attempts))
 
 
 def _with_gate(

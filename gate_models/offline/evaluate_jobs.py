@@ -11,7 +11,7 @@ from decoding.gating import GateChoice, NeverGate
 from decoding.job import Job, Sampling, regime_of
 from decoding.models.protocol import DenoisingModel
 from decoding.noise import NoiseKey
-from gate_models.cascade import attempts_of, within_budget
+from gate_models.cascade import affordable, attempts_of, within_budget
 from gate_models.learned import LearnedGates
 from gate_models.offline.evaluate_settings import EvaluateSettings
 from gate_models.offline.family_gates import RECORDED, evidence, needs_family, shipped_gates, with_gate
@@ -42,7 +42,7 @@ class Jobs:
         """The job of one text. Raises `ValueError` where `recorded` is asked for in another setting."""
         job = self._asked(prompt, sample)
         if job.policy.preset == "auto":
-            return replace(job, policy=within_budget(job))
+            return affordable(replace(job, policy=within_budget(job)))
         if self.gates is None:
             return job
         return with_gate(job, self._choice(prompt, job).gate or NeverGate())

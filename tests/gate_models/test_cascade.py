@@ -15,6 +15,7 @@ from gate_models.cascade import (
     UNMEASURED,
     Cascades,
     Plan,
+    affordable,
     attempts_of,
     read_cascades,
     within_budget,
@@ -132,6 +133,16 @@ def test_attempts_fit_the_canvas_and_take_another_scale() -> None:
     assert (base.policy.guidance_scale, handoff.policy.guidance_scale) == (0.0, 3.5)
     assert handoff.policy.tail_width == boosted.policy.guided_width == 4
     assert handoff.gate.planned_step(10) == 2
+
+
+@pytest.mark.parametrize(
+    ("budget", "kept"), [(None, [0, 1, 2]), (40, [0, 1, 2]), (20, [1, 2]), (16, [1]), (10, [0, 1, 2])]
+)
+def test_attempts_that_the_whole_budget_cannot_hold_are_left_out(budget: int | None, kept: list[int]) -> None:
+    cascades = Cascades((Plan("x", "h", ("full_cfg", "base", "handoff:0.2")),))
+    auto = replace(parse_policy("auto").policy, budget_rows=budget)
+    asked = replace(job(tiny_model(), length=16), policy=auto, attempts=cascades.attempts("x", "h", 16))
+    assert affordable(asked).attempts == tuple(asked.attempts[index] for index in kept)
 
 
 @pytest.mark.parametrize("steps", [16, 20, 24, 32, 48, 64, 128])
