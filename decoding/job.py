@@ -125,6 +125,11 @@ class Job:
     def starts_base(self) -> bool:
         return self.handed_off or self.policy.guidance_scale == 0.0
 
+    @property
+    def draws(self) -> bool:
+        """Whether noise has a say in what is decoded."""
+        return self.sampling.temperature > 0.0 or self.policy.order == "random"
+
     def planned_rows(self, handoff_step: int | None = None) -> int:
         """Rows of a run from an empty canvas that hands off at `handoff_step`.
 

@@ -63,11 +63,6 @@ class Plan:
         return self.start is None and any(point.step > 0 for point in self.points)
 
     @property
-    def deterministic(self) -> bool:
-        """Whether noise has no say, so that all continuations of a cell are one and the same."""
-        return self.job.sampling.temperature == 0.0 and self.job.policy.order != "random"
-
-    @property
     def rollouts(self) -> int:
         return len(self.points) * len(self.arms) * self.count
 

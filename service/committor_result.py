@@ -80,7 +80,7 @@ def _wire_point(plan: Plan, point: FreezePoint, masked: int) -> wire.CommittorPo
     committor = point.committor
     # Batches may still round differently: continuations that differ keep their interval.
     alike = all(len({(one.success, one.score) for one in cell.rollouts}) == 1 for cell in committor.cells.values())
-    exact = plan.deterministic and alike
+    exact = alike and not plan.job.draws
     return wire.CommittorPoint(
         step=point.point.step,
         fraction=point.point.step / plan.job.steps,

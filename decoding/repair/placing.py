@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from decoding.gating import NeverGate
 from decoding.job import Job
 from decoding.models.protocol import TextCodec
-from decoding.repair.rounds import Anchor, guided_policy, start_of
+from decoding.repair.rounds import Anchor, reopened_job
 from decoding.repair.selectors import TOLERANCE, Choice, Key, constraint_aware, scores_without
 from decoding.trace import Trace
 
@@ -41,22 +40,14 @@ def open_positions(choice: Choice) -> tuple[int, ...]:
 
 def look_job(job: Job, anchor: Anchor, positions: Sequence[int], number: int, mask_id: int) -> Job:
     """One guided step on `anchor` with `positions` open, which writes the most probable token everywhere."""
-    opened = frozenset(positions)
-    canvas = tuple(mask_id if index in opened else token for index, token in enumerate(anchor.canvas))
-    step, place = start_of(job, anchor, canvas.count(mask_id))
+    opened = reopened_job(job, anchor, positions, number, mask_id)
     return replace(
-        job,
-        policy=guided_policy(job.policy),
+        opened,
         sampling=replace(job.sampling, temperature=0.0),
-        gate=NeverGate(),
-        handed_off=False,
         purpose="rollout",
         record="commits",
         noise=replace(job.noise, purpose="rollout", arm=f"{job.noise.arm}look", round=number),
-        start=canvas,
-        start_step=step,
-        start_place=place,
-        fill_step=step,
+        fill_step=opened.start_step,
     )
 
 

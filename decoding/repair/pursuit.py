@@ -173,7 +173,7 @@ class Pursuit:
 
     def _begin(self, opening: _Open, positions: tuple[int, ...], anchor: Anchor, source: Pass) -> GoOn | None:
         job = reopened_job(self._own, anchor, positions, opening.number, self._mask_id)
-        if not _draws(job):
+        if not job.draws:
             bare = replace(job, noise=self.job.noise)
             if bare in self._asked:
                 return None
@@ -186,7 +186,7 @@ class Pursuit:
         if index >= self.job.attempt_count:
             return None
         job, attempts = self.job.attempt(index), self.job.attempts
-        if not _draws(job) and all(attempt in attempts[:index] for attempt in attempts[index:]):
+        if not job.draws and all(attempt in attempts[:index] for attempt in attempts[index:]):
             return None
         if not self._affords(job.first_pass_rows):
             return None
@@ -197,8 +197,3 @@ class Pursuit:
     def _go_on(self, job: Job) -> GoOn:
         canvas = job.start or (self._mask_id,) * job.gen_length
         return GoOn(job, ReopenEvent(self._attempt, self._round, self._reopened, canvas, self.best.score))
-
-
-def _draws(job: Job) -> bool:
-    """Whether noise has a say in what a job decodes."""
-    return job.sampling.temperature > 0.0 or job.policy.order == "random"
