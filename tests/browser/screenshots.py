@@ -17,7 +17,7 @@ SEED = 7
 """Where the search for a run worth showing begins."""
 TRIES = 40
 SIZE = {"width": 1280, "height": 800}
-MID_STEP = 8
+MID_STEP = 4
 AUDITED = "commongen-k4"
 """Family whose audit is shown."""
 
