@@ -92,19 +92,14 @@ def rollout_jobs(
     """
     jobs = []
     for position in positions:
-        canvas = tuple(mask_id if index == position else token for index, token in enumerate(anchor.canvas))
-        step, place = start_of(job, anchor, canvas.count(mask_id))
-        cut = step + TRUNCATED_STEPS if repair.selector == "truncated_committor" else job.steps
+        opened = reopened_job(job, anchor, (position,), number, mask_id)
+        cut = opened.start_step + TRUNCATED_STEPS if repair.selector == "truncated_committor" else job.steps
         one = replace(
-            job,
+            opened,
             fill_step=cut if cut < job.steps else None,
             policy=base_policy(job.policy),
-            gate=NeverGate(),
             purpose="rollout",
             record="commits",
-            start=canvas,
-            start_step=step,
-            start_place=place,
         )
         arm = f"{job.noise.arm}reopen@{position}"
         jobs += [
