@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gate_models.offline.fluency import Judge, fluency
-from gate_models.offline.inference import REPLICATES, bootstrap, paired_bootstrap
+from gate_models.offline.inference import REPLICATES, bootstrap, by_prompt, paired_bootstrap
 from gate_models.offline.intervals import Estimate, proportion
 from gate_models.offline.policy_names import parse_policy
 from gate_models.offline.text_metrics import has_adjacent_repeat
@@ -81,14 +81,6 @@ def best_of_curve(name: str, samples: Sequence[Sample]) -> Curve:
 def curves_of(cells: Cells) -> list[Curve]:
     """The curves of a task's `:bestN` runs."""
     return [best_of_curve(name, found) for name, found in cells.items() if parse_policy(name).attempts > 1]
-
-
-def by_prompt(samples: Sequence[Sample], value: str = "satisfied") -> dict[str, float]:
-    """Mean of a value over the samples of each prompt."""
-    found: dict[str, list[float]] = {}
-    for sample in samples:
-        found.setdefault(sample["prompt_id"], []).append(sample[value])
-    return {prompt: float(np.mean(values)) for prompt, values in found.items()}
 
 
 def beyond(samples: Sequence[Sample], curve: Curve, *, seed: int = 0) -> Estimate | None:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from gate_models.offline.deployment import FULL, Cells, Row, by_prompt, first_pass
-from gate_models.offline.inference import paired_bootstrap
+from gate_models.offline.deployment import FULL, Cells, Row, first_pass
+from gate_models.offline.inference import by_prompt, paired_bootstrap
 
 ALL: Final = "all prompts"
 Rows = Mapping[str, Sequence[Row]]

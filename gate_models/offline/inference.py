@@ -25,6 +25,14 @@ ENOUGH_PROMPTS: Final = 20
 REPLICATES: Final = 2000
 
 
+def by_prompt(samples: Sequence[Mapping[str, Any]], value: str = "satisfied") -> dict[str, float]:
+    """Mean of a value over the evaluated samples of each prompt."""
+    found: dict[str, list[float]] = {}
+    for sample in samples:
+        found.setdefault(sample["prompt_id"], []).append(sample[value])
+    return {prompt: float(np.mean(values)) for prompt, values in found.items()}
+
+
 def bootstrap(
     values: NDArray[np.float64], *, seed: int = 0, replicates: int = REPLICATES, confidence: float = 0.95
 ) -> Estimate:

@@ -27,6 +27,11 @@ class Estimate:
         """A difference with its interval, as tables show it."""
         return f"{self.value:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
 
+    @property
+    def rounded(self) -> list[float]:
+        """The number, its lower and its upper end, as reports keep them."""
+        return [round(value, 3) for value in (self.value, self.low, self.high)]
+
 
 def _z(confidence: float) -> float:
     return NormalDist().inv_cdf(0.5 + confidence / 2)
@@ -40,17 +45,22 @@ def proportion(successes: int, count: int, confidence: float = 0.95) -> Estimate
     return Estimate(successes / count, low, high, "wilson")
 
 
+def square_and_add(one: Estimate, other: Estimate) -> Estimate:
+    """`one` less `other`, which are independent: the squares of the distances to their interval's ends are added."""
+    value = one.value - other.value
+    low = value - math.hypot(one.value - one.low, other.high - other.value)
+    high = value + math.hypot(one.high - one.value, other.value - other.low)
+    return Estimate(value, low, high, "square_and_add")
+
+
 def newcombe(guided: tuple[int, int], base: tuple[int, int], confidence: float = 0.95) -> Estimate:
     """Difference guided - base of two independent proportions, each (successes, count).
 
     Newcombe (1998), method 10 of "Interval estimation for the difference between independent proportions": the square
     and add of two Wilson intervals.
     """
-    q, r = proportion(*guided, confidence), proportion(*base, confidence)
-    difference = q.value - r.value
-    low = difference - math.hypot(q.value - q.low, r.high - r.value)
-    high = difference + math.hypot(q.high - q.value, r.value - r.low)
-    return Estimate(difference, max(-1.0, low), min(1.0, high), "newcombe")
+    found = square_and_add(proportion(*guided, confidence), proportion(*base, confidence))
+    return Estimate(found.value, max(-1.0, found.low), min(1.0, found.high), "newcombe")
 
 
 def paired_newcombe(guided: NDArray[np.bool_], base: NDArray[np.bool_], confidence: float = 0.95) -> Estimate:

@@ -20,7 +20,7 @@ from gate_models.audit_report import AuditPoint, AuditReport
 from gate_models.calibrated import shipped_file
 from gate_models.learned import LEARNED
 from gate_models.offline.family_gates import RECORDED
-from gate_models.offline.intervals import Estimate
+from gate_models.offline.intervals import Estimate, square_and_add
 from gate_models.offline.order_matches import Match, against, cells, shown
 from gate_models.offline.order_points import Group, Point
 from gate_models.offline.order_pooled import FULL
@@ -115,22 +115,18 @@ class Beside:
     @property
     def difference(self) -> Estimate:
         """Success of guidance first less the gate's."""
-        own, other = self.own.success, self.gate
-        value = own.value - other.success
-        low = value - math.hypot(own.value - own.low, other.high - other.success)
-        high = value + math.hypot(own.high - own.value, other.success - other.low)
-        return Estimate(value, low, high, "square_and_add")
+        gate = self.gate
+        return square_and_add(self.own.success, Estimate(gate.success, gate.low, gate.high, "prompt_bootstrap"))
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types, rounded."""
-        difference = self.difference
         return {
             "task": self.group[0],
             "policy": self.own.policy,
             "source": self.gate.source,
             "tail_width": self.gate.tail_width,
             "rows": [round(self.own.rows, 2), round(self.gate.forward_evaluations, 2)],
-            "difference": [round(value, 3) for value in (difference.value, difference.low, difference.high)],
+            "difference": self.difference.rounded,
         }
 
 

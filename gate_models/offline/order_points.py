@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from gate_models.offline.gate_results import Fluency
-from gate_models.offline.inference import bootstrap, paired_bootstrap
+from gate_models.offline.inference import bootstrap, by_prompt, paired_bootstrap
 from gate_models.offline.intervals import Estimate
 from gate_models.offline.policy_names import parse_policy
 from gate_models.offline.text_metrics import has_adjacent_repeat, words
@@ -86,8 +86,8 @@ class Point:
             "policy": self.policy,
             "prompts": self.prompts,
             "texts": self.texts,
-            "success": _interval(self.success),
-            "loss": None if self.loss is None else _interval(self.loss),
+            "success": self.success.rounded,
+            "loss": None if self.loss is None else self.loss.rounded,
             "rows": round(self.rows, 2),
             "share": round(self.share, 4),
             "perplexity": None if self.perplexity is None else round(self.perplexity, 1),
@@ -96,10 +96,6 @@ class Point:
             "handoff": None if self.handoff is None else round(self.handoff, 3),
             "falls_back": self.falls_back,
         }
-
-
-def _interval(found: Estimate) -> list[float]:
-    return [round(value, 3) for value in (found.value, found.low, found.high)]
 
 
 def series_of(policy: str) -> str:
@@ -169,26 +165,19 @@ def points(texts: Texts, fluency: Fluency) -> list[Point]:
     return sorted(found, key=lambda point: point.rows)
 
 
-def _by_prompt(samples: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    own: dict[str, list[bool]] = defaultdict(list)
-    for sample in samples:
-        own[sample["prompt_id"]].append(sample["satisfied"])
-    return {prompt: sum(values) / len(values) for prompt, values in own.items()}
-
-
 def _point(
     policy: str, samples: Sequence[Mapping[str, Any]], full: Sequence[Mapping[str, Any]] | None, fluency: Fluency
 ) -> Point:
     texts = [sample["text"] for sample in samples]
     handed = [sample["handoff_fraction"] for sample in samples if sample["handoff_fraction"] is not None]
-    own = _by_prompt(samples)
+    own = by_prompt(samples)
     return Point(
         policy=policy,
         series=series_of(policy),
         prompts=len(own),
         texts=len(samples),
         success=bootstrap(np.array(list(own.values()))),
-        loss=None if full is None else paired_bootstrap(_by_prompt(full), own),
+        loss=None if full is None else paired_bootstrap(by_prompt(full), own),
         rows=sum(sample["rows"] for sample in samples) / len(samples),
         share=sum(sample["rows"] for sample in samples) / sum(sample["full_cfg_equivalent"] for sample in samples),
         perplexity=fluency.perplexity(texts),

@@ -52,19 +52,15 @@ class Pooled:
             "families": self.families,
             "fallen_back": self.fallen_back,
             "prompts": self.prompts,
-            "success": _interval(self.success),
-            "loss": _interval(self.loss),
+            "success": self.success.rounded,
+            "loss": self.loss.rounded,
             "share": round(self.share, 4),
             "perplexity_over_full_cfg": None if self.perplexity is None else round(self.perplexity, 3),
             "repeats": round(self.repeats, 3),
         }
         if self.difference is not None:
-            own |= {"against": self.against, "difference": _interval(self.difference)}
+            own |= {"against": self.against, "difference": self.difference.rounded}
         return own
-
-
-def _interval(found: Estimate) -> list[float]:
-    return [round(value, 3) for value in (found.value, found.low, found.high)]
 
 
 def stratified(families: Sequence[NDArray[np.float64]], *, seed: int = 0, replicates: int = REPLICATES) -> Estimate:
@@ -142,7 +138,7 @@ def _matched(families: Families, policy: str) -> str | None:
     """The confidence-order policy that a guidance-first one is compared with; None where there is none."""
     if not any(own[policy].is_first for own in families):
         return None
-    plain = [point.policy for point in plain_policies(list(families[0].values())) if point.policy in families[0]]
+    plain = [point.policy for point in plain_policies(list(families[0].values()))]
     known = [name for name in plain if name != policy and _share(families, name) <= _share(families, policy) + 1e-9]
     return max(known, key=lambda name: (_success(families, name), -_share(families, name)), default=None)
 

@@ -221,11 +221,10 @@ def _group(group: Group, own: Sequence[Point]) -> dict[str, Any]:
 
 
 def _match(match: Match) -> dict[str, Any]:
-    difference = match.difference
     return {
         "policy": match.own.policy,
         "against": match.other.policy,
-        "difference": [round(value, 3) for value in (difference.value, difference.low, difference.high)],
+        "difference": match.difference.rounded,
         "verdict": match.verdict,
         "sign_test": round(match.p_value, 4),
     }

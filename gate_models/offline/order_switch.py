@@ -120,11 +120,8 @@ class Move:
 
 
 def _content(curve: Curve) -> dict[str, Any]:
-    def shown(found: Estimate) -> list[float]:
-        return [round(value, 3) for value in (found.value, found.low, found.high)]
-
-    points = {f"{cut:g}": shown(found) for cut, found in zip(curve.fractions, curve.success, strict=True)}
-    return {"success": points | {"1": shown(curve.terminal)}, "horizon": curve.horizon}
+    points = {f"{cut:g}": found.rounded for cut, found in zip(curve.fractions, curve.success, strict=True)}
+    return {"success": points | {"1": curve.terminal.rounded}, "horizon": curve.horizon}
 
 
 def moves(found: Mapping[Group, Sequence[Point]]) -> list[Move]:
