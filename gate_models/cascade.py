@@ -11,12 +11,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
 from decoding.job import Attempt, Job
 from decoding.policy import DecodingPolicy
+from gate_models.calibrated import shipped_file
 from gate_models.offline.family_gates import needs_family
 from gate_models.offline.policy_names import NamedPolicy, parse_policy
 
@@ -100,7 +100,7 @@ def shipped_cascades() -> Cascades:
 
 
 def shipped_path() -> Path:
-    return Path(str(files("gate_models"))) / "artifacts" / "cascades.json"
+    return shipped_file("cascades.json")
 
 
 def read_cascades(path: Path) -> Cascades:

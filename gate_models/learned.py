@@ -13,6 +13,7 @@ from decoding.gating import FractionGate, Gate, GateChoice, GateResolver, NeverG
 from decoding.policy import GATE_DEFAULTS
 from gate_models import artifact
 from gate_models.bundle import GateBundle
+from gate_models.calibrated import shipped_file
 from gate_models.constants import MEASURED
 from gate_models.fill import Reader
 from gate_models.learned_gates import PolicyGate, RawGate, ValueGate
@@ -24,7 +25,7 @@ MOST_CACHED: Final = 1024
 
 def shipped_folder() -> Path:
     """Folder of the gates that the package ships."""
-    return Path(__file__).parent / "artifacts" / "gates"
+    return shipped_file("gates")
 
 
 class LearnedGates:

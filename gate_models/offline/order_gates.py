@@ -17,8 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from gate_models.audit_report import AuditPoint, AuditReport
-from gate_models.calibrated import shipped_file
-from gate_models.learned import LEARNED
+from gate_models.learned import LEARNED, shipped_folder
 from gate_models.offline.family_gates import RECORDED
 from gate_models.offline.intervals import Estimate, square_and_add
 from gate_models.offline.order_matches import Match, against, cells, shown
@@ -92,7 +91,7 @@ def paired_table(found: Sequence[Paired]) -> str:
 
 def shipped_reports(model_hash: str) -> dict[str, AuditReport]:
     """The audits of the shipped gates of a model, by family."""
-    folders = sorted(path for path in shipped_file("gates").glob("*") if path.is_dir())
+    folders = sorted(path for path in shipped_folder().glob("*") if path.is_dir())
     return by_family(folders, model_hash)
 
 
