@@ -98,7 +98,7 @@ class Engine:
 
     def _state(self, job: Job, ledger: Ledger) -> CanvasState:
         spec = self.model.spec
-        return CanvasState(job, spec.mask_id, spec.end_ids, spec.continuation_ids, ledger)
+        return CanvasState(job, spec.mask_id, spec.end_ids, spec.continuation_ids, ledger, spec.text_margins)
 
     def start(self) -> Self:
         """Start the engine's thread."""

@@ -19,7 +19,7 @@ from decoding.ledger import Ledger
 from decoding.models.protocol import Kept
 from decoding.order import CONFIDENCE_KINDS, GUIDED_ORDERS, RANDOM, Order
 from decoding.schedule import BlockSchedule, check_blocks
-from decoding.selection import Limits, inside_words, select
+from decoding.selection import Limits, in_margins, inside_words, select
 from decoding.step_stats import drained_stats, summaries
 from decoding.trace import Phase, StepStats, Trace
 
@@ -38,11 +38,13 @@ class CanvasState:
         end_ids: tuple[int, ...],
         continuations: Collection[int] = frozenset(),
         ledger: Ledger | None = None,
+        margins: tuple[int, int] = (0, 0),
     ) -> None:
         self.job = job
         self.mask_id = mask_id
         self.end_ids = end_ids
         self.continuations = continuations
+        self.margins = margins  # as `ModelSpec.text_margins`
         start = (mask_id,) * job.gen_length if job.start is None else job.start
         self.tokens: NDArray[np.int64] = np.array(start, dtype=np.int64)
         self.step = job.start_step
@@ -104,8 +106,7 @@ class CanvasState:
 
     @property
     def finished(self) -> bool:
-        early = self.wide or self.job.fill_step is not None
-        return self.schedule.finished or (early and not self.masked.any())
+        return self.schedule.finished or ((self.wide or self.job.fill_step is not None) and not self.masked.any())
 
     def scored(self) -> NDArray[np.int64]:
         """Positions whose logits the step needs: the masked ones of the active region, or all of them for gates and
@@ -129,11 +130,9 @@ class CanvasState:
 
     def uniforms(self, positions: NDArray[np.int64], stream: int = noises.SAMPLE) -> NDArray[np.float64]:
         """One uniform for each of `positions`."""
-        return (
-            self.job.noise.uniforms(self.step, self.job.gen_length, stream)[positions]
-            if positions.size
-            else np.empty(0)
-        )
+        if not positions.size:
+            return np.empty(0)
+        return self.job.noise.uniforms(self.step, self.job.gen_length, stream)[positions]
 
     def hand_off(self) -> None:
         """End guidance before the next step, for good."""
@@ -223,6 +222,7 @@ class CanvasState:
             limits=Limits(scheduled, quota, confidence, boost),
             canvas=self.tokens,
             started=self._started(found.token, positions),
+            margin=in_margins(positions, found.token.numpy(), self.tokens.size, self.margins, self.end_ids),
             last_ids=self.end_ids if self.job.sampling.defer_eos else (),
         )
 

@@ -13,8 +13,8 @@ from decoding.kernel import Candidates
 from decoding.order import Order, commit_count, ranked, reached_first
 
 Positions = NDArray[np.int64]
-STARTED = 4.0
-"""Added to the score of a position inside a started word; scores of guided orders lie in [-1, 1]."""
+APART = 4.0
+"""What sets a group of positions apart from the others in a guided order, whose scores lie in [-1, 1]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,19 @@ def inside_words(
     return found
 
 
+def in_margins(
+    positions: Positions, tokens: Positions, length: int, margins: tuple[int, int], end_ids: Collection[int]
+) -> NDArray[np.bool_]:
+    """Which candidates ([M] positions and tokens) would stand in the first or the last `margins` positions of a canvas.
+
+    A text begins and ends there: a word that guidance wants has no room for the words that lead up to it, or follow it.
+    An end-of-text is where it belongs.
+    """
+    first, last = margins
+    inside = (positions < first) | (positions >= length - last)
+    return inside & ~np.isin(tokens, list(end_ids))
+
+
 def select(
     found: Candidates,
     positions: Positions,
@@ -57,23 +70,25 @@ def select(
     limits: Limits,
     canvas: NDArray[np.int64],
     started: NDArray[np.bool_],
+    margin: NDArray[np.bool_],
     last_ids: tuple[int, ...] = (),
 ) -> Positions:
     """Indices into `positions` [M] that are committed, in order of position.
 
-    `eligible` are the indices that may be; `started` [M] are put first where the order is a guided one, so that words
-    end under the guidance that began them. Tokens in `last_ids` rank below all others.
+    `eligible` are the indices that may be. Where the order is a guided one, `started` [M] are put first, so that words
+    end under the guidance that began them, and `margin` [M] last. Tokens in `last_ids` rank below all others.
     """
     scores = order.score(found, uniforms).double()
-    if order.guided_only and started.any():
-        scores = scores + STARTED * torch.from_numpy(started)
+    late = margin & ~started
+    if order.guided_only:
+        scores = scores + APART * torch.from_numpy(started.astype(np.float64) - late)
     if last_ids:
         scores = scores.masked_fill(torch.isin(found.token, torch.tensor(last_ids)), float("-inf"))
     within = ranked(scores[eligible], torch.from_numpy(positions[eligible])).numpy()
     sequence: Positions = eligible[within]
     least = max(1, limits.scheduled)
     if limits.boost is not None:
-        return np.sort(_boosted(found, sequence, canvas, limits.boost, least, limits.quota))
+        return np.sort(_boosted(found, sequence, late, canvas, limits.boost, least, limits.quota))
     if limits.confidence is not None:
         sequence = sequence[reached_first(found.probability[sequence], limits.confidence).numpy()]
     count = commit_count(limits.quota, int(eligible.size), found.probability[sequence], limits.confidence, least)
@@ -81,12 +96,18 @@ def select(
 
 
 def _boosted(
-    found: Candidates, sequence: Positions, canvas: NDArray[np.int64], threshold: float, least: int, most: int
+    found: Candidates,
+    sequence: Positions,
+    late: NDArray[np.bool_],
+    canvas: NDArray[np.int64],
+    threshold: float,
+    least: int,
+    most: int,
 ) -> Positions:
     """The first `least` of `sequence`, and the others that guidance raises by `threshold`, `most` in all.
 
     All positions were drawn at once, and guidance may want the same word at several of them: beyond `least` a token is
-    committed once, and not where the canvas has it already.
+    committed once, and not where the canvas has it already; none is committed `late` [M].
     """
     chosen = sequence[:least].tolist()
     written = set(canvas.tolist()) | set(found.token[chosen].tolist())
@@ -94,7 +115,7 @@ def _boosted(
     for index in sequence[least:].tolist():
         if len(chosen) >= most:
             break
-        if boosts[index] >= threshold and tokens[index] not in written:
+        if boosts[index] >= threshold and tokens[index] not in written and not late[index]:
             chosen.append(index)
             written.add(tokens[index])
     return np.array(chosen, dtype=np.int64)

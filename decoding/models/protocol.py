@@ -46,6 +46,10 @@ class ModelSpec:
     """Prompt ids that the unconditional branch keeps (none: the whole prompt becomes MASK)."""
     continuation_ids: frozenset[int] = frozenset()
     """Ids that continue the word to their left (empty: not known)."""
+    text_margins: tuple[int, int] = (1, 2)
+    """Positions at the start and at the end of a canvas where a text has its first word, and its last mark and
+    end-of-text: guidance-first orders fill them last.
+    """
     precision: str = "float32"
     """Arithmetic of the weights: a dtype, or the name of a quantization. Not part of the hash."""
     reuses_key_values: bool = False

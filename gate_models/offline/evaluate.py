@@ -22,11 +22,12 @@ from decoding.engine import Engine
 from decoding.handle import Handle
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
+from decoding.order import GUIDED_ORDERS
 from decoding.runner import Runner
 from decoding.scheduler import Scheduler
 from gate_models.offline.census_plan import split_of
 from gate_models.offline.evaluate_jobs import Jobs
-from gate_models.offline.evaluate_settings import WHOLE_WORDS, EvaluateSettings
+from gate_models.offline.evaluate_settings import ABLATIONS, EvaluateSettings
 from gate_models.offline.fluency import fluency, load_judge
 from gate_models.offline.measured_horizons import check_recorded
 from gate_models.offline.policy_names import NamedPolicy, at_weight, parse_policy
@@ -165,8 +166,8 @@ def _run(
 ) -> dict[str, Any]:
     judge = load_judge(settings.fluency_model, settings.device)
     model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
-    if WHOLE_WORDS in settings.without:
-        model.spec = replace(model.spec, continuation_ids=frozenset())
+    for name in settings.without:
+        model.spec = replace(model.spec, **ABLATIONS[name])
     asked = {
         task: {named.name: _identity(model, named, prompts, settings) for named in policies}
         for task, prompts in loaded.items()
@@ -205,6 +206,8 @@ def _identity(
     kept = {name: value for name, value in asdict(settings).items() if name not in own}
     if not settings.without:  # the rule, and what every result before the option had
         del kept["without"]
+    if named.policy.order in GUIDED_ORDERS or named.policy.preset == "auto":
+        kept["text_margins"] = model.spec.text_margins
     shown = [asdict(prompt) for prompt in prompts]
     return identity(
         model=f"{model.spec.hash} {model.spec.precision}",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from gate_models.offline.census_plan import SPLITS
 
-WHOLE_WORDS: Final = "whole_words"
+ABLATIONS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "whole_words": {"continuation_ids": frozenset()},
+    "text_margins": {"text_margins": (0, 0)},
+}
+"""Parts of the decoder that can be left out, and the model's facts without which they do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,9 @@ class EvaluateSettings:
     """Canvas and steps of every prompt; None: each task's own."""
     temperature: float = 1.0
     without: tuple[str, ...] = ()
-    """Parts of the decoder that are left out: `whole_words`, the rules that end a started word under guidance."""
+    """Parts of guidance-first orders that are left out: `whole_words`, the rules that end a started word under
+    guidance; `text_margins`, the rule that fills a canvas's ends last.
+    """
     block_length: int | None = None
     """Semi-autoregressive blocks; None: the whole canvas."""
     model: str = "mini"
@@ -47,5 +54,5 @@ class EvaluateSettings:
             if name not in known:
                 raise ValueError(f"prompt set {name!r} is unknown; sets: {', '.join(known)}")
         for name in self.without:
-            if name != WHOLE_WORDS:
-                raise ValueError(f"{name!r} cannot be left out; {WHOLE_WORDS} can")
+            if name not in ABLATIONS:
+                raise ValueError(f"{name!r} cannot be left out; {', '.join(ABLATIONS)} can")

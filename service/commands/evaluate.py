@@ -25,7 +25,11 @@ def run(
     canvas: Annotated[int | None, typer.Option(min=1, help="Canvas and steps (default: each task's own).")] = None,
     temperature: Annotated[float, typer.Option(min=0.0, max=5.0)] = 1.0,
     without: Annotated[
-        str, typer.Option(help="An ablation: `whole_words` lets guidance-first orders leave words half-written.")
+        str,
+        typer.Option(
+            help="An ablation of guidance-first orders: `whole_words` (words may stay half-written), `text_margins` "
+            "(the ends of a canvas are filled like the rest)."
+        ),
     ] = "",
     block_length: Annotated[int | None, typer.Option(min=1, help="Blocks (default: the whole canvas).")] = None,
     census: Annotated[

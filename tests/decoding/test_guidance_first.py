@@ -5,94 +5,19 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 
-import numpy as np
 import pytest
-import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from decoding.constraints import parse
 from decoding.engine import Engine
 from decoding.gating import DrainedGate
 from decoding.handle import Outcome
 from decoding.job import Attempt, Job, Sampling
-from decoding.kernel import Candidates
 from decoding.models.bert_mini import MiniModel
-from decoding.order import GUIDANCE_BOOST, PROBABILITY
 from decoding.policy import Gate, PolicyError, resolve_policy
 from decoding.runner import Runner
-from decoding.selection import Limits, inside_words, select
 from tests.decoding.tiny import ends_early_model, job
 
-MASK = 99
 FIRST = {"order": "guidance_boost", "boost_threshold": 0.05, "guided_width": 4}
-
-
-def candidates(tokens: list[int], boost: list[float]) -> Candidates:
-    values = torch.tensor(boost)
-    zeros = torch.zeros_like(values)
-    ids = torch.tensor(tokens)
-    return Candidates(ids, values.abs(), zeros, zeros, ids, values, zeros, zeros)
-
-
-@given(st.data())
-def test_boosted_tokens_are_committed_once_each_between_schedule_and_width(data: st.DataObject) -> None:
-    size = data.draw(st.integers(1, 12))
-    tokens = data.draw(st.lists(st.integers(0, 5), min_size=size, max_size=size))
-    boost = data.draw(st.lists(st.sampled_from([-0.5, 0.0, 0.3, 0.6, 0.9]), min_size=size, max_size=size))
-    scheduled, width = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 8))
-    canvas = np.array([MASK] * size + data.draw(st.lists(st.integers(0, 5), max_size=3)))
-    every = np.arange(size)
-    limits = Limits(scheduled, max(scheduled, width), boost=0.5)
-    chosen = select(
-        candidates(tokens, boost),
-        every,
-        every,
-        order=GUIDANCE_BOOST,
-        uniforms=torch.zeros(size),
-        limits=limits,
-        canvas=canvas,
-        started=np.zeros(size, dtype=bool),
-    )
-    best = sorted(every.tolist(), key=lambda i: (-boost[i], i))
-    least = best[:scheduled]
-    extra = [i for i in chosen.tolist() if i not in least]
-    assert set(least) <= set(chosen.tolist())
-    assert len(chosen) <= limits.quota
-    assert list(chosen) == sorted(chosen)
-    assert all(boost[i] >= 0.5 and tokens[i] not in canvas[canvas != MASK] for i in extra)
-    assert len({tokens[i] for i in extra} | {tokens[i] for i in least}) == len(extra) + len({tokens[i] for i in least})
-    left_out = [i for i in best[scheduled:] if boost[i] >= 0.5 and i not in extra]
-    seen = {tokens[i] for i in chosen.tolist()} | set(canvas.tolist())
-    assert len(chosen) == limits.quota or all(tokens[i] in seen for i in left_out)
-
-
-def test_a_started_word_goes_before_a_larger_boost_but_only_in_guided_orders() -> None:
-    found, positions = candidates([7, 8, 9], [0.9, 0.1, 0.5]), np.arange(3)
-    started = np.array([False, True, False])
-    picked = [
-        select(
-            found,
-            positions,
-            positions,
-            order=order,
-            uniforms=torch.zeros(3),
-            limits=Limits(1, 1),
-            canvas=np.full(3, MASK),
-            started=started,
-        ).tolist()
-        for order in (GUIDANCE_BOOST, PROBABILITY)
-    ]
-    assert picked == [[1], [0]]
-
-
-def test_inside_words() -> None:
-    """7 continues a word. In 1 _ _ 7 _: 1 and 4 only with a continuation, 2 with anything."""
-    canvas = np.array([1, MASK, MASK, 7, MASK])
-    positions = np.array([1, 2, 4])
-    assert inside_words(canvas, positions, np.array([7, 3, 7]), MASK, {7}).tolist() == [True, True, True]
-    assert inside_words(canvas, positions, np.array([3, 3, 3]), MASK, {7}).tolist() == [False, True, False]
-    assert not inside_words(canvas, positions, np.array([7, 3, 7]), MASK, frozenset()).any()
 
 
 def spelling(model: MiniModel, continuations: frozenset[int]) -> MiniModel:
@@ -115,6 +40,21 @@ def decode(model: MiniModel, gate: Gate, **policy: object) -> Outcome:
         outcome = engine.submit(request).result(60)
         assert outcome.ledger.total == engine.runner.counts.total
     return outcome
+
+
+def test_a_model_s_margins_keep_wanted_words_off_the_ends(model: MiniModel) -> None:
+    """Serial guided steps: with margins of (3, 3) on 12 positions, the first six commits stand between them."""
+    other = copy.copy(model)
+    other.spec = replace(model.spec, text_margins=(3, 3))
+    request = job(model, preset="full_cfg", length=12, policy={"order": "guidance_boost"}, record="stats")
+    commits = []
+    for one in (model, other):
+        with Engine(one) as engine:
+            steps = engine.submit(request).result(60).trace.steps
+        commits.append([position for stats in steps for position in stats.positions])
+    ends = {0, 1, 2, 9, 10, 11}
+    assert not ends & set(commits[1][:6])
+    assert ends & set(commits[0][:6])
 
 
 def test_drained_waits_for_half_written_words(model: MiniModel) -> None:

@@ -39,12 +39,14 @@ def test_own_canvas_and_ablation_are_results_apart(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(evaluate, "load_model", lambda *_, **__: tiny_model())
     one = replace(SETTINGS, tasks=("few-keywords",), policies=("full_cfg:guidance_boost",), canvas=8, samples=2)
     plain = evaluate.run(one, tmp_path / "plain.json")
-    free = evaluate.run(replace(one, without=("whole_words",)), tmp_path / "free.json")
-    rows = [r["tasks"]["few-keywords"]["policies"]["full_cfg:guidance_boost"]["rows_per_sample"] for r in (plain, free)]
-    assert rows == [16.0, 16.0]
-    digests = [r["tasks"]["few-keywords"]["identity"]["full_cfg:guidance_boost"] for r in (plain, free)]
-    assert digests[0] != digests[1]
-    with pytest.raises(ValueError, match="whole_words can"):
+    ablated = [
+        evaluate.run(replace(one, without=(name,)), tmp_path / f"{name}.json")
+        for name in ("whole_words", "text_margins")
+    ]
+    cells = [result["tasks"]["few-keywords"] for result in (plain, *ablated)]
+    assert [cell["policies"]["full_cfg:guidance_boost"]["rows_per_sample"] for cell in cells] == [16.0, 16.0, 16.0]
+    assert len({cell["identity"]["full_cfg:guidance_boost"] for cell in cells}) == 3
+    with pytest.raises(ValueError, match="whole_words, text_margins can"):
         replace(SETTINGS, without=("fluency",))
 
 
