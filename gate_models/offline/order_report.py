@@ -9,7 +9,7 @@ from typing import Any
 
 from gate_models.audit_report import AuditReport
 from gate_models.offline.family_gates import RECORDED
-from gate_models.offline.inference import paired_bootstrap
+from gate_models.offline.order_ablations import Ablation, ablation_table
 from gate_models.offline.order_factors import Factor, factor_table
 from gate_models.offline.order_gates import (
     OWN,
@@ -62,29 +62,6 @@ def matched_table(found: Found) -> str:
     return "\n".join(lines)
 
 
-def words_table(found: Found) -> str:
-    """Each policy with the whole-word rules and without them, on the same prompts."""
-    lines = [
-        "| task | policy | with: success | rows | ppl | repeats | without: success | rows | ppl | repeats "
-        "| difference |",
-        "|" + "---|" * 11,
-    ]
-    for (task, setting), own in found.items():
-        for (other, free), others in found.items():
-            if other != task or setting.without or not free.without or free.steps != setting.steps:
-                continue
-            named = {point.policy: point for point in others}
-            for bound in own:
-                if (rival := named.get(bound.policy)) is not None:
-                    gap = paired_bootstrap(bound.by_prompt, rival.by_prompt).signed
-                    lines.append(f"| {task} | {bound.policy} | {_words(bound)} | {_words(rival)} | {gap} |")
-    return "\n".join(lines)
-
-
-def _words(point: Point) -> str:
-    return f"{point.success.value:.2f} | {point.rows:.1f} | {shown(point.perplexity)} | {point.repeats:.2f}"
-
-
 @dataclass(frozen=True, slots=True)
 class Study:
     """Everything that a report shows."""
@@ -97,7 +74,7 @@ class Study:
     factors: Sequence[Factor] = ()
     factor_policies: tuple[str, ...] = ()
     moves: Sequence[Move] = ()
-    words: Found | None = None
+    ablations: Sequence[Ablation] = ()
     audits: Mapping[str, AuditReport] = field(default_factory=dict)
     """Of the learned gates, by family."""
 
@@ -122,8 +99,8 @@ class Study:
             parts += ["## Canvas, weight, temperature", _FACTORS, factor_table(self.factors, self.factor_policies)]
         if self.moves:
             parts += ["## Switch curves", _SWITCH, switch_table(self.moves)]
-        if self.words:
-            parts += ["## Whole words", _WORDS, words_table(self.words)]
+        if self.ablations:
+            parts += ["## Parts of the order left out", _ABLATIONS, ablation_table(self.ablations)]
         parts.append("## All policies")
         for (task, setting), own in self.found.items():
             parts += [f"### {task}: {setting}, {own[0].prompts} prompts", group_table(own)]
@@ -207,7 +184,7 @@ class Study:
             "factors": [one.to_json() for one in self.factors],
             "switch": [one.to_json() for one in self.moves],
             "groups": [_group(group, own) for group, own in self.found.items()],
-            "words": [_group(group, own) for group, own in (self.words or {}).items()],
+            "ablations": [one.to_json() for one in self.ablations],
         }
 
 
@@ -253,4 +230,8 @@ _SWITCH = (
     "CFG in confidence order, which is what a request gives up. *Resampled*: shares of 1000 resamples of the prompts "
     "in which guidance first has the earlier, and the later, a* (own S(T)); *earlier* or *later* from 95 % on."
 )
-_WORDS = "With the rules that end a started word under guidance, and without them; difference of success."
+_ABLATIONS = (
+    "`whole_words`: a started word goes first and ends under guidance. `text_margins`: the first and the last two "
+    "positions of a canvas go last. *Difference*: success with the part less success without it, on the same prompts; "
+    "families together weigh alike."
+)

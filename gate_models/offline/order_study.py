@@ -3,7 +3,7 @@
 `--policies` prints a list for `astargate evaluate`. `--result` reads what that wrote of the lists `main`, `calibrated`,
 `cheap` and `gates` (and of `recorded`), pools seeds, and writes a report (`report.md`), the numbers behind it
 (`study.json`) and plots into the folder `--out`. Results of the other lists are read on their own prompts: `--factors`,
-`--switch`, `--words`.
+`--switch`, `--ablations`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 
 from gate_models.offline.fluency import load_judge
 from gate_models.offline.gate_results import Fluency
+from gate_models.offline.order_ablations import ablations
 from gate_models.offline.order_factors import factors
 from gate_models.offline.order_gates import shipped_reports
 from gate_models.offline.order_plots import plot_frontiers, plot_switch
@@ -72,8 +73,8 @@ SWITCH: Final = (
     *(f"handoff:{f:g}:guidance_boost" for f in SWITCH_FRACTIONS),
 )
 """The switch curve S(t) of Definition 1 in both orders: fresh runs that hand off at each fraction."""
-WORDS: Final = (f"drained:0.5:{FIRST}:k2", f"drained:0.5:{FIRST}:m4:k2", f"drained:0.5:{FIRST}:m2:k2")
-"""Whole words (with and `--without whole_words`) and re-checks."""
+ABLATIONS: Final = (f"drained:0.5:{FIRST}:k2", f"drained:0.5:{FIRST}:k8", f"drained:0.5:{FIRST}:m4:k2")
+"""Guidance first as it is, and `--without whole_words` or `--without text_margins`."""
 LISTS: Final = {
     "main": MAIN,
     "calibrated": CALIBRATED,
@@ -81,7 +82,7 @@ LISTS: Final = {
     "gates": GATES,
     "factors": FACTORS,
     "switch": SWITCH,
-    "words": WORDS,
+    "ablations": ABLATIONS,
 }
 
 
@@ -92,7 +93,7 @@ def main() -> None:
     parser.add_argument("--result", type=Path, nargs="+", help="results of the lists main, calibrated, cheap and gates")
     parser.add_argument("--factors", type=Path, nargs="+", default=[], help="of factors, one factor moved in each")
     parser.add_argument("--switch", type=Path, nargs="+", default=[], help="of switch")
-    parser.add_argument("--words", type=Path, nargs="+", default=[], help="of words, also --without whole_words")
+    parser.add_argument("--ablations", type=Path, nargs="+", default=[], help="of ablations, whole and --without parts")
     parser.add_argument("--command", action="append", default=[], help="how the results were made, for the report")
     parser.add_argument("--out", type=Path, help="folder to write")
     arguments = parser.parse_args()
@@ -103,7 +104,7 @@ def main() -> None:
         parser.error("give --policies, or --result with --out")
     fluency = Fluency(load_judge())
     texts, common = read(arguments.result)
-    parts = {name: read(getattr(arguments, name))[0] for name in ("factors", "switch", "words")}
+    parts = {name: read(getattr(arguments, name))[0] for name in ("factors", "switch", "ablations")}
     found = {group: points(own, fluency) for group, own in texts.items()}
     switch = {group: points(own, fluency) for group, own in parts["switch"].items()}
     study = Study(
@@ -115,7 +116,7 @@ def main() -> None:
         factor_policies=FACTORS,
         moves=moves(switch),
         audits=shipped_reports(common["model_hash"]),
-        words={group: points(own, fluency) for group, own in parts["words"].items()},
+        ablations=ablations({group: points(own, fluency) for group, own in parts["ablations"].items()}),
     )
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "report.md").write_text(study.markdown(), encoding="utf-8")

@@ -19,7 +19,7 @@ from gate_models.offline.order_matches import Match, family_table, family_verdic
 from gate_models.offline.order_plots import plot_frontiers, plot_switch
 from gate_models.offline.order_points import Group, Point, Setting, points, read
 from gate_models.offline.order_pooled import complete, pool, pooled_table, stratified
-from gate_models.offline.order_report import Study, words_table
+from gate_models.offline.order_report import Study
 from gate_models.offline.order_switch import curves_of, moves, switch_table
 from tests.gate_models.order_samples import result, samples
 
@@ -242,14 +242,6 @@ def test_whether_the_horizon_moves_is_resampled(tmp_path: Path) -> None:
     plot_frontiers(dict.fromkeys([(f"f{i}", OWN16) for i in range(14)], family(10, 0.8)), tmp_path / "frontiers.png")
     for name in ("switch.png", "frontiers.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-
-
-def test_whole_words_stand_beside_their_absence() -> None:
-    free = Setting((16,), without=("whole_words",))
-    bound, loose = samples([0.8] * 20, 18), samples([0.6] * 20, 18)
-    found = {("a", OWN16): measured({FIRST: bound}), ("a", free): measured({FIRST: loose})}
-    assert f"| a | {FIRST} | 0.80 | 18.0 |" in words_table(found)
-    assert "| +0.200 [+0.200, +0.200] |" in words_table(found)
 
 
 def audit(family: str, **success: float) -> AuditReport:
