@@ -38,7 +38,7 @@ class CanvasState:
         end_ids: tuple[int, ...],
         continuations: Collection[int] = frozenset(),
         ledger: Ledger | None = None,
-        margins: tuple[int, int] = (0, 0),
+        margins: tuple[float, float] = (0.0, 0.0),
     ) -> None:
         self.job = job
         self.mask_id = mask_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -48,14 +49,14 @@ def inside_words(
 
 
 def in_margins(
-    positions: Positions, tokens: Positions, length: int, margins: tuple[int, int], end_ids: Collection[int]
+    positions: Positions, tokens: Positions, length: int, margins: tuple[float, float], end_ids: Collection[int]
 ) -> NDArray[np.bool_]:
-    """Which candidates ([M] positions and tokens) would stand in the first or the last `margins` positions of a canvas.
+    """Which candidates ([M] positions and tokens) would stand in the first or the last share of a canvas.
 
     A text begins and ends there: a word that guidance wants has no room for the words that lead up to it, or follow it.
-    An end-of-text is where it belongs.
+    An end-of-text is where it belongs. `margins` are as `ModelSpec.text_margins` says.
     """
-    first, last = margins
+    first, last = (math.ceil(share * length) for share in margins)
     inside = (positions < first) | (positions >= length - last)
     return inside & ~np.isin(tokens, list(end_ids))
 

@@ -46,9 +46,9 @@ class ModelSpec:
     """Prompt ids that the unconditional branch keeps (none: the whole prompt becomes MASK)."""
     continuation_ids: frozenset[int] = frozenset()
     """Ids that continue the word to their left (empty: not known)."""
-    text_margins: tuple[int, int] = (1, 2)
-    """Positions at the start and at the end of a canvas where a text has its first word, and its last mark and
-    end-of-text: guidance-first orders fill them last.
+    text_margins: tuple[float, float] = (1 / 16, 1 / 8)
+    """Shares of a canvas (rounded up to positions) at its start, where a text's first words are, and at its end, where
+    its last mark and end-of-text are: guidance-first orders fill them last.
     """
     precision: str = "float32"
     """Arithmetic of the weights: a dtype, or the name of a quantization. Not part of the hash."""

@@ -10,7 +10,7 @@ from gate_models.offline.census_plan import SPLITS
 
 ABLATIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "whole_words": {"continuation_ids": frozenset()},
-    "text_margins": {"text_margins": (0, 0)},
+    "text_margins": {"text_margins": (0.0, 0.0)},
 }
 """Parts of the decoder that can be left out, and the model's facts without which they do nothing."""
 

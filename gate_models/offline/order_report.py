@@ -231,7 +231,7 @@ _SWITCH = (
     "in which guidance first has the earlier, and the later, a* (own S(T)); *earlier* or *later* from 95 % on."
 )
 _ABLATIONS = (
-    "`whole_words`: a started word goes first and ends under guidance. `text_margins`: the first and the last two "
-    "positions of a canvas go last. *Difference*: success with the part less success without it, on the same prompts; "
-    "families together weigh alike."
+    "`whole_words`: a started word goes first and ends under guidance. `text_margins`: the first sixteenth and "
+    "the last eighth of a canvas go last. *Difference*: success with the part less success without it, on the same "
+    "prompts; families together weigh alike."
 )

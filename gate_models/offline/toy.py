@@ -174,7 +174,7 @@ class ToyModel:
             max_prompt=len(PROMPT),
             max_canvas=canvas.length,
             default_canvas=canvas.length,
-            text_margins=(0, 0),  # the exact law knows none
+            text_margins=(0.0, 0.0),  # the exact law knows none
         )
 
     def encode(self, ids: Tensor, prompt_lengths: Tensor, lengths: Tensor, *, always_mask: bool) -> Tensor:

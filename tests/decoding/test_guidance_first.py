@@ -43,9 +43,9 @@ def decode(model: MiniModel, gate: Gate, **policy: object) -> Outcome:
 
 
 def test_a_model_s_margins_keep_wanted_words_off_the_ends(model: MiniModel) -> None:
-    """Serial guided steps: with margins of (3, 3) on 12 positions, the first six commits stand between them."""
+    """Serial guided steps: with a quarter of 12 positions at each end, the first six commits stand between them."""
     other = copy.copy(model)
-    other.spec = replace(model.spec, text_margins=(3, 3))
+    other.spec = replace(model.spec, text_margins=(0.25, 0.25))
     request = job(model, preset="full_cfg", length=12, policy={"order": "guidance_boost"}, record="stats")
     commits = []
     for one in (model, other):

@@ -102,9 +102,16 @@ def test_ends_of_the_canvas_go_last_but_for_started_words_and_only_in_guided_ord
 
 
 @pytest.mark.parametrize(
-    ("margins", "expected"), [((1, 2), [0, 6]), ((0, 0), []), ((2, 0), [0, 1]), ((9, 9), [0, 1, 3, 6])]
+    ("margins", "expected"),
+    [
+        ((1 / 16, 1 / 8), [0]),
+        ((1 / 8, 1 / 4), [0, 6]),
+        ((0.0, 0.0), []),
+        ((0.15, 0.0), [0, 1]),
+        ((1.0, 1.0), [0, 1, 3, 6]),
+    ],
 )
-def test_margins_are_counted_from_the_ends_of_the_canvas(margins: tuple[int, int], expected: list[int]) -> None:
+def test_margins_are_counted_from_the_ends_of_the_canvas(margins: tuple[float, float], expected: list[int]) -> None:
     """End-of-text (5) stands nowhere else."""
     positions, tokens = np.array([0, 1, 3, 6, 7]), np.array([7, 7, 7, 7, 5])
     assert positions[in_margins(positions, tokens, 8, margins, (5,))].tolist() == expected
