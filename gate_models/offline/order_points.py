@@ -158,6 +158,13 @@ def prompts_in(texts: Texts) -> set[str]:
     return set.intersection(*({sample["prompt_id"] for sample in own} for own in texts.values()))
 
 
+def beside_recorded(texts: Mapping[Group, Texts], recorded: Mapping[Group, Texts]) -> dict[Group, Texts]:
+    """Every policy of the groups in `recorded`, on the prompts alone that these have."""
+    return {
+        group: on_prompts({**texts[group], **own}, prompts_in(own)) for group, own in recorded.items() if group in texts
+    }
+
+
 def points(texts: Texts, fluency: Fluency) -> list[Point]:
     """The policies of one group by rows a text."""
     full = texts.get("full_cfg")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gate_models.audit_report import AuditReport
@@ -13,9 +13,11 @@ from gate_models.offline.order_ablations import Ablation, ablation_table
 from gate_models.offline.order_factors import Factor, factor_table
 from gate_models.offline.order_gates import (
     OWN,
+    Paired,
     beside,
     beside_table,
     gates_table,
+    is_recorded,
     paired,
     paired_table,
     source_of,
@@ -75,6 +77,8 @@ class Study:
     factor_policies: tuple[str, ...] = ()
     moves: Sequence[Move] = ()
     ablations: Sequence[Ablation] = ()
+    horizons: Found = field(default_factory=dict)
+    """The prompts alone whose horizons a census measured, with policy `recorded`."""
     audits: Mapping[str, AuditReport] = field(default_factory=dict)
     """Of the learned gates, by family."""
 
@@ -94,7 +98,7 @@ class Study:
         if any(matches(own) for own in self.found.values()):
             parts += ["## Verdict of each family", family_table(self.found), note(self.found)]
             parts += ["## At matched rows", matched_table(self.found)]
-        parts += self._paired() + self._gates()
+        parts += self._paired() + self._horizons() + self._gates()
         if self.factors:
             parts += ["## Canvas, weight, temperature", _FACTORS, factor_table(self.factors, self.factor_policies)]
         if self.moves:
@@ -146,6 +150,19 @@ class Study:
         over = ", ".join(task for task, _ in kept)
         return parts + ([f"These families together ({over}):", pooled_table(pooled)] if pooled else [])
 
+    def _horizons(self) -> list[str]:
+        found = self._beside_horizons()
+        if not found:
+            return []
+        names = dict.fromkeys(point.policy for own in self.horizons.values() for point in own if is_recorded(point))
+        kept, pooled = Study(self.horizons, self.common, (), (*self.pooled, *names)).families()
+        parts = ["## Beside measured horizons on the same prompts", _HORIZONS, paired_table(found)]
+        over = ", ".join(task for task, _ in kept)
+        return parts + ([f"These families together ({over}):", pooled_table(pooled)] if pooled else [])
+
+    def _beside_horizons(self) -> list[Paired]:
+        return [replace(one, gate=None) for one in paired(self.horizons) if one.oracle is not None]
+
     def _gates(self) -> list[str]:
         own = beside(self.found, self.audits)
         if not own:
@@ -176,7 +193,7 @@ class Study:
             ],
             "paired_gates": [
                 {"task": one.group[0], **_match(match)}
-                for one in paired(self.found)
+                for one in (*paired(self.found), *self._beside_horizons())
                 for match in (one.gate, one.oracle)
                 if match is not None
             ],
@@ -212,6 +229,10 @@ _PAIRED = (
     "have is full CFG (intention to treat). `recorded` hands off at the prompt's measured horizon: its rollouts are "
     "not counted and no service knows it beforehand, so it is no rival in the verdicts above. Both sides of a line "
     "were chosen by their success."
+)
+_HORIZONS = (
+    "On the audit prompts whose horizons the shipped census measured. `recorded` hands off there, and keeps guidance "
+    "where a prompt has none: its rollouts are not counted, and no service knows a horizon beforehand."
 )
 _GATES = (
     "The gate audit decoded confidence order on audit prompts of these families with seeds of its own, so nothing is "

@@ -1,7 +1,7 @@
 """Both commit orders at the same rows: which policies to compare, and tables and plots from their results.
 
 `--policies` prints a list for `astargate evaluate`. `--result` reads what that wrote of the lists `main`, `calibrated`,
-`cheap` and `gates` (and of `recorded`), pools seeds, and writes a report (`report.md`), the numbers behind it
+`cheap` and `gates`, pools seeds, and writes a report (`report.md`), the numbers behind it
 (`study.json`) and plots into the folder `--out`. Results of the other lists are read on their own prompts: `--factors`,
 `--switch`, `--ablations`.
 """
@@ -19,7 +19,7 @@ from gate_models.offline.order_ablations import ablations
 from gate_models.offline.order_factors import factors
 from gate_models.offline.order_gates import shipped_reports
 from gate_models.offline.order_plots import plot_frontiers, plot_switch
-from gate_models.offline.order_points import points, read
+from gate_models.offline.order_points import beside_recorded, points, read
 from gate_models.offline.order_report import Study, matched_table
 from gate_models.offline.order_switch import moves
 
@@ -91,6 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policies", choices=LISTS, help="print the policies of a list and stop")
     parser.add_argument("--result", type=Path, nargs="+", help="results of the lists main, calibrated, cheap and gates")
+    parser.add_argument("--recorded", type=Path, nargs="+", default=[], help="of recorded, on prompts of a census")
     parser.add_argument("--factors", type=Path, nargs="+", default=[], help="of factors, one factor moved in each")
     parser.add_argument("--switch", type=Path, nargs="+", default=[], help="of switch")
     parser.add_argument("--ablations", type=Path, nargs="+", default=[], help="of ablations, whole and --without parts")
@@ -104,7 +105,7 @@ def main() -> None:
         parser.error("give --policies, or --result with --out")
     fluency = Fluency(load_judge())
     texts, common = read(arguments.result)
-    parts = {name: read(getattr(arguments, name))[0] for name in ("factors", "switch", "ablations")}
+    parts = {name: read(getattr(arguments, name))[0] for name in ("recorded", "factors", "switch", "ablations")}
     found = {group: points(own, fluency) for group, own in texts.items()}
     switch = {group: points(own, fluency) for group, own in parts["switch"].items()}
     study = Study(
@@ -115,6 +116,7 @@ def main() -> None:
         factors=factors(texts, parts["factors"], fluency),
         factor_policies=FACTORS,
         moves=moves(switch),
+        horizons={group: points(own, fluency) for group, own in beside_recorded(texts, parts["recorded"]).items()},
         audits=shipped_reports(common["model_hash"]),
         ablations=ablations({group: points(own, fluency) for group, own in parts["ablations"].items()}),
     )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gate_models.offline.order_gates import beside, paired
 from gate_models.offline.order_matches import matches
 from gate_models.offline.order_plots import plot_frontiers
+from gate_models.offline.order_points import beside_recorded, read
 from gate_models.offline.order_report import Study
-from tests.gate_models.order_samples import samples
+from tests.gate_models.order_samples import result, samples
 from tests.gate_models.test_order_report import COMMON, FIRST, OWN16, audit, family, measured
 
 
@@ -45,3 +48,23 @@ def test_gates_of_the_same_results_are_ordinary_rivals(tmp_path: Path) -> None:
     plot_frontiers(found, tmp_path / "frontiers.png")
     without = {("a", OWN16): measured({name: texts[name] for name in ("base", "full_cfg", "auto", FIRST)})}
     assert paired(without) == []
+
+
+def test_measured_horizons_stand_beside_the_same_prompts_alone(tmp_path: Path) -> None:
+    """A census measured four of twenty prompts, on which guidance first does better than elsewhere."""
+    own: dict[str, list[dict[str, Any]]] = {
+        "base": samples([0.1] * 20, 16),
+        "full_cfg": samples([1.0] * 4 + [0.5] * 16, 32),
+        FIRST: samples([0.9] * 4 + [0.1] * 16, 21),
+    }
+    texts, _ = read([result(tmp_path / "main.json", "a", own), result(tmp_path / "other.json", "b", own)])
+    measured_too, _ = read([result(tmp_path / "recorded.json", "a", {"recorded": samples([1.0] * 4, 20)})])
+    found = {group: measured(one) for group, one in texts.items()}
+    horizons = {group: measured(one) for group, one in beside_recorded(texts, measured_too).items()}
+    assert [(group[0], [point.prompts for point in points]) for group, points in horizons.items()] == [("a", [4] * 4)]
+    study = Study(found, COMMON, (), ("base", "full_cfg", FIRST), horizons=horizons)
+    shown = study.markdown()
+    assert re.search(rf"\| a \| {FIRST} \| 21.0 \| 0.90 \| \d+ \| recorded \| 20.0 \| 1.00 \|", shown)
+    assert "These families together (a):" in shown
+    assert [row["against"] for row in study.to_json()["paired_gates"]] == ["recorded"]
+    assert "recorded" not in Study(found, COMMON, (), ("base", "full_cfg", FIRST)).markdown()
