@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -18,6 +19,13 @@ Record = Literal["commits", "gate", "stats", "fill"]
 argmax fill.
 """
 Priority = Literal["interactive", "background"]
+
+
+def record_for(gates: Iterable[Gate], asked: Record) -> Record:
+    """What a trace keeps where `asked` is wanted of it and `gates` read it."""
+    if not any(gate.needs_stats for gate in gates):
+        return asked
+    return "gate" if asked == "commits" else "fill"
 
 
 @dataclass(frozen=True, slots=True)

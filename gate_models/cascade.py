@@ -14,10 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from decoding.job import Attempt, Job
+from decoding.gating import GateResolver
+from decoding.job import Attempt, Job, record_for, regime_of
 from decoding.policy import DecodingPolicy
 from gate_models.calibrated import shipped_file
-from gate_models.offline.family_gates import needs_family
+from gate_models.offline.family_gates import RECORDED, needs_family
 from gate_models.offline.policy_names import NamedPolicy, parse_policy
 
 FORMAT: Final = 1
@@ -73,6 +74,21 @@ def within_budget(job: Job) -> DecodingPolicy:
     return replace(job.policy, budget_rows=budget)
 
 
+def served(job: Job, gates: GateResolver, model_hash: str) -> Job:
+    """`job` with the gates that its attempts leave open. An attempt that none serves in this setting is left out: the
+    order was measured with it. Where no attempt is left, the general order is tried.
+    """
+    found = []
+    for index, attempt in enumerate(job.attempts):
+        if not needs_family(attempt.policy.gate):
+            found.append(attempt)
+        elif gate := gates.resolve(attempt.policy.gate, regime_of(job.attempt(index), model_hash)).gate:
+            found.append(replace(attempt, gate=gate))
+    if not found and job.attempts:
+        found = list(Cascades().attempts(None, model_hash, job.gen_length, job.policy.guidance_scale))
+    return replace(job, attempts=tuple(found), record=record_for((attempt.gate for attempt in found), job.record))
+
+
 def affordable(job: Job) -> Job:
     """`job` without the attempts whose first pass may take more than its whole budget; as it is where none fits (such a
     job is refused, with the least budget that would do).
@@ -115,8 +131,8 @@ def read_cascades(path: Path) -> Cascades:
         )
         for plan in plans:
             for name in plan.attempts:
-                if needs_family(parse_policy(name).policy.gate):
-                    raise ValueError(f"attempt {name!r} leaves its gate open; name a fraction or a threshold")
+                if parse_policy(name).policy.gate.source == RECORDED:
+                    raise ValueError(f"attempt {name!r} needs a prompt's horizon, which no family has")
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: not a file of cascades: {error}") from None
     return Cascades(plans)

@@ -14,6 +14,7 @@ from decoding.ledger import Ledger
 from decoding.models.protocol import DenoisingModel
 from decoding.policy import DecodingPolicy, gate_defaults
 from decoding.repair.passes import Pass
+from gate_models.learned import LEARNED
 from service.schemas import generate as wire
 from service.schemas.policy import ResolvedPolicy
 from service.translate import Prepared
@@ -106,7 +107,7 @@ def gate(prepared: Prepared, outcome: Outcome) -> wire.GateResult:
     masked = outcome.handoff_masked or 0
     return wire.GateResult(
         source=job.policy.gate.source,
-        version=job.gate.version if prepared.choice.gate else None,
+        version=job.gate.version if prepared.choice.gate or job.policy.gate.source in LEARNED else None,
         decision=decided,
         predicted_horizon=word.predicted_horizon if word else None,
         handoff_step=outcome.handoff_step if handed_off else None,

@@ -11,13 +11,13 @@ from typing import Any, Literal, Protocol
 
 from decoding.constraints import AnyConstraint, parse
 from decoding.gating import GateChoice, GateResolver, NeverGate, Regime
-from decoding.job import Job, Sampling, regime_of
+from decoding.job import Job, Sampling, record_for, regime_of
 from decoding.models.protocol import DenoisingModel
 from decoding.noise import NoiseKey
 from decoding.policy import DecodingPolicy, Gate, plainly_guided, resolve_policy
 from decoding.repair.costs import selection_rows
 from decoding.validation import check_job
-from gate_models.cascade import affordable, shipped_cascades, within_budget
+from gate_models.cascade import affordable, served, shipped_cascades, within_budget
 from service.anchors import NOWHERE, PeakChoice, asks_for_peak, at_peak, repair_of
 from service.canvas import fitting_canvas
 from service.errors import ApiError, invalid
@@ -123,7 +123,7 @@ def prepare(
         deadline=_deadline(request.deadline_s, settings),
     )
     job, choice, fallback = (
-        (_with_attempts(job, model.spec.hash, request.policy), GateChoice(None), None)
+        (_with_attempts(job, gates, model.spec.hash, request.policy), GateChoice(None), None)
         if policy.preset == "auto"
         else _with_gate(job, gates, recorded, model.spec.hash)
     )
@@ -239,11 +239,11 @@ def _deadline(seconds: float | None, settings: Settings) -> float | None:
     return None if seconds is None else time.monotonic() + seconds
 
 
-def _with_attempts(job: Job, model_hash: str, asked: PolicyRequest | None) -> Job:
+def _with_attempts(job: Job, gates: GateResolver, model_hash: str, asked: PolicyRequest | None) -> Job:
     """`job` with the cascade of its family, and a budget where the client set none."""
     scale = None if asked is None else asked.guidance_scale
     attempts = shipped_cascades().attempts(job.family, model_hash, job.gen_length, scale)
-    return affordable(replace(job, policy=within_budget(job), attempts=attempts))
+    return affordable(served(replace(job, policy=within_budget(job), attempts=attempts), gates, model_hash))
 
 
 def _with_gate(
@@ -256,8 +256,7 @@ def _with_gate(
     measured = recorded if job.policy.gate.source == "recorded" else None
     choice = gates.resolve(job.policy.gate, regime) if measured is None else measured.choice(job, regime)
     if choice.gate is not None:
-        record = job.record if not choice.gate.needs_stats else "gate" if job.record == "commits" else "fill"
-        return replace(job, gate=choice.gate, record=record), choice, None
+        return replace(job, gate=choice.gate, record=record_for([choice.gate], job.record)), choice, None
     reason = choice.fallback_reason or "no gate is available"
     if job.policy.on_fallback == "reject":
         raise invalid("policy.gate.source", f"cannot be served: {reason}", "gate_unavailable")

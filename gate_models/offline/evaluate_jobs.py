@@ -8,11 +8,11 @@ from typing import Any
 
 from decoding.constraints import parse
 from decoding.gating import GateChoice, NeverGate
-from decoding.job import Job, Sampling, regime_of
+from decoding.job import Attempt, Job, Sampling, regime_of
 from decoding.models.protocol import DenoisingModel
 from decoding.noise import NoiseKey
-from gate_models.cascade import affordable, attempts_of, within_budget
-from gate_models.learned import LearnedGates
+from gate_models.cascade import affordable, attempts_of, served, within_budget
+from gate_models.learned import LEARNED, LearnedGates
 from gate_models.offline.evaluate_settings import EvaluateSettings
 from gate_models.offline.family_gates import RECORDED, evidence, needs_family, shipped_gates, with_gate
 from gate_models.offline.measured_horizons import Horizons, horizons_in
@@ -28,28 +28,28 @@ class Jobs:
     named: NamedPolicy
     settings: EvaluateSettings
     gates: LearnedGates | None
-    """None where the policy's name says its gate."""
+    """None where the policy's name says its gate; of `auto`, those that its attempts may leave open."""
     horizons: Horizons | None
 
     @staticmethod
     def of(model: DenoisingModel, named: NamedPolicy, settings: EvaluateSettings) -> Jobs:
         setting = named.policy.gate
-        is_open = named.policy.preset != "auto" and needs_family(setting)  # the attempts of `auto` have their own gates
+        is_open = named.policy.preset == "auto" or needs_family(setting)
         horizons = horizons_in(settings.census) if settings.census and setting.source == RECORDED else None
         return Jobs(model, named, settings, shipped_gates(model) if is_open else None, horizons)
 
     def job(self, prompt: TaskPrompt, sample: int) -> Job:
         """The job of one text. Raises `ValueError` where `recorded` is asked for in another setting."""
         job = self._asked(prompt, sample)
-        if job.policy.preset == "auto":
-            return affordable(replace(job, policy=within_budget(job)))
         if self.gates is None:
             return job
+        if job.policy.preset == "auto":
+            return affordable(served(replace(job, policy=within_budget(job)), self.gates, self.model.spec.hash))
         return with_gate(job, self._choice(prompt, job).gate or NeverGate())
 
     def fallback(self, prompts: Sequence[TaskPrompt]) -> dict[str, Any] | None:
         """How many of `prompts` get full CFG for want of a gate, and why the first of them does; None: none does."""
-        if self.gates is None:
+        if self.gates is None or self.named.policy.preset == "auto":
             return None
         choices = [self._choice(prompt, self._asked(prompt, 0)) for prompt in prompts]
         reasons = [choice.fallback_reason or "no gate is available" for choice in choices if choice.gate is None]
@@ -61,10 +61,13 @@ class Jobs:
         if self.horizons is not None:
             jobs = [self.job(prompt, 0) for prompt in prompts]
             return repr((policy, [job.gate.planned_step(job.steps) for job in jobs]))
+        if policy.preset == "auto":
+            jobs = [self.job(prompt, 0) for prompt in prompts]
+            return repr((policy, list(dict.fromkeys(tuple(map(_described, job.attempts)) for job in jobs))))
         if self.gates is not None:
             gates = [self.job(prompt, 0).gate for prompt in prompts]
             return repr((policy, *evidence(policy.gate, gates, self.gates)))
-        if policy.preset != "auto" and self.named.attempts == 1:
+        if self.named.attempts == 1:
             return repr(policy)
         canvases = sorted({(parse(prompt.constraint).family or "", prompt.gen_length) for prompt in prompts})
         spec = self.model.spec
@@ -96,3 +99,9 @@ class Jobs:
         if self.gates is None:
             return GateChoice(job.gate)
         return self.gates.resolve(job.policy.gate, regime)
+
+
+def _described(attempt: Attempt) -> tuple[str, str]:
+    """An attempt's policy, and its gate: a learned one by its version, which tells what it was trained on."""
+    gate = attempt.gate
+    return repr(attempt.policy), gate.version if gate.source in LEARNED else repr(gate)

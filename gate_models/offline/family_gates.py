@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from decoding import policy as policies
 from decoding.gating import Gate, NeverGate
-from decoding.job import Attempt, Job
+from decoding.job import Attempt, Job, record_for
 from decoding.models.protocol import DenoisingModel
 from decoding.policy import DecodingPolicy, plainly_guided
 from gate_models import artifact
@@ -58,7 +58,7 @@ def with_gate(job: Job, gate: Gate) -> Job:
         return plainly_guided(policy) if isinstance(gate, NeverGate) else policy
 
     attempts = tuple(Attempt(served(attempt.policy), gate) for attempt in job.attempts)
-    record = "gate" if gate.needs_stats else job.record
+    record = record_for([gate], job.record)
     return replace(job, gate=gate, policy=served(job.policy), attempts=attempts, record=record)
 
 

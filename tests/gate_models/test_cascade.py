@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from decoding.gating import FractionGate, GateChoice, Regime
+from decoding.job import Job, Record
+from decoding.policy import Gate
 from decoding.repair.costs import most_rows
 from gate_models.cascade import (
     UNMEASURED,
@@ -18,6 +21,7 @@ from gate_models.cascade import (
     affordable,
     attempts_of,
     read_cascades,
+    served,
     within_budget,
     write_cascades,
 )
@@ -121,7 +125,7 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
         plan = {"family": "ccg-length", "model_hash": "h", "attempts": [name], "evidence": {}}
         return json.dumps({"format": 1, "plans": [plan]})
 
-    for content in ("{", '{"format": 9}', plan("teleport"), plan("constant")):
+    for content in ("{", '{"format": 9}', plan("teleport"), plan("recorded")):
         path.write_text(content)
         with pytest.raises(ValueError, match=r"cascades\.json"):
             read_cascades(path)
@@ -133,6 +137,42 @@ def test_attempts_fit_the_canvas_and_take_another_scale() -> None:
     assert (base.policy.guidance_scale, handoff.policy.guidance_scale) == (0.0, 3.5)
     assert handoff.policy.tail_width == boosted.policy.guided_width == 4
     assert handoff.gate.planned_step(10) == 2
+
+
+class Held:
+    """One learned gate, of one canvas and scale."""
+
+    def resolve(self, setting: Gate, regime: Regime) -> GateChoice:
+        if setting.source == "value" and (regime.gen_length, regime.guidance_scale) == (16, 2.0):
+            return GateChoice(replace(FractionGate(0.25), source="value", needs_stats=True))
+        return GateChoice(None, "none in this setting")
+
+
+def open_job(length: int, scale: float, *names: str, record: Record = "commits") -> Job:
+    cascades = Cascades((Plan("x", "h", names),))
+    auto = replace(parse_policy("auto").policy, guidance_scale=scale)
+    attempts = cascades.attempts("x", "h", length, scale)
+    return replace(job(tiny_model(), length=length, record=record), family="x", policy=auto, attempts=attempts)
+
+
+def test_attempts_that_leave_their_gate_open_get_the_family_s() -> None:
+    """Served in the setting that it was measured in, with what it reads kept in the trace; elsewhere left out."""
+    names = ("value:k8:repair3x2", "base", "policy", "drained:0.7:k4")
+    found = served(open_job(16, 2.0, *names), Held(), "h")
+    assert [attempt.gate.source for attempt in found.attempts] == ["value", "never", "drained"]
+    assert found.attempts[0].gate.planned_step(16) == 4
+    assert found.record == "gate"
+    assert served(open_job(16, 2.0, *names, record="stats"), Held(), "h").record == "fill"
+    for length, scale in ((12, 2.0), (16, 3.0)):
+        found = served(open_job(length, scale, *names), Held(), "h")
+        assert [attempt.gate.source for attempt in found.attempts] == ["never", "drained"]
+        assert found.record == "commits"
+
+
+def test_where_no_attempt_is_served_the_general_order_is_tried() -> None:
+    found = served(open_job(12, 3.0, "value:k8", "policy"), Held(), "h")
+    assert found.attempts == Cascades().attempts(None, "h", 12, 3.0)
+    assert {attempt.policy.guidance_scale for attempt in found.attempts} == {3.0}
 
 
 @pytest.mark.parametrize(
