@@ -121,3 +121,23 @@ def test_a_server_with_keys_asks_for_one(browser, spawn, tmp_path):
         assert key in page.evaluate("JSON.stringify(sessionStorage)")
     finally:
         context.close()
+
+
+def test_a_family_shows_what_its_thresholds_lost_on_audit_prompts(browser, server):
+    """One line a threshold that the server's list has an audit of."""
+    listed = server.client.get("/v1/gates/commongen-k4").json()["gates"]
+    audited = [gate for gate in listed if gate["source"] == "drained" and "audit" in gate["evidence"]]
+    assert audited
+    with opened(browser, server.url, "gates") as (page, watch):
+        page.locator("details.family", has_text="commongen-k4").locator("summary").click()
+        lines = page.get_by_role("table", name="Drained thresholds of commongen-k4 on audit prompts").locator(
+            "tbody tr"
+        )
+        lines.first.wait_for()
+        assert lines.count() == len(audited)
+        for line, gate in zip(lines.all_inner_texts(), audited, strict=True):
+            reading = gate["evidence"]["audit"]
+            assert f"{reading['success']:.2f}" in line
+            assert f"{reading['loss']:.3f}".removesuffix(".000") in line
+            assert gate["regime"]["order"].replace("_", " ") in line
+        watch.clean()

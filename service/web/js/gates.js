@@ -47,7 +47,7 @@ function details(family, entries) {
     try {
       const path = `/v1/gates/${encodeURIComponent(family)}`;
       const [found, online] = await Promise.all([get(path), get(`${path}/audit`)]);
-      body.replaceChildren(...found.audits.map((item) => drawAudit(family, item)), ...shadow(family, online.data), ...entries.filter(tells).map(evidence));
+      body.replaceChildren(...found.audits.map((item) => drawAudit(family, item)), ...drained(family, entries), ...shadow(family, online.data), ...entries.filter(tells).map(evidence));
     } catch (error) {
       body.replaceChildren(h("p", { class: "note bad" }, error.message));
     }
@@ -55,10 +55,25 @@ function details(family, entries) {
   return h("details", { class: "family", ontoggle: load }, h("summary", {}, h("h2", {}, family)), body);
 }
 
+/** What calibrated thresholds lose on prompts that had no say in them. */
+function drained(family, entries) {
+  const audited = entries.filter((gate) => gate.source === "drained" && gate.evidence?.audit);
+  if (!audited.length) return [];
+  const rows = audited.map(({ regime, threshold, evidence: { audit } }) => [words(regime.order ?? ""), value(regime.tail_width), String(threshold), value(audit.prompts),
+    share(audit.success), share(audit.full_cfg.success), `${value(audit.loss)} [${audit.loss_interval_95.map(value).join(", ")}]`,
+    percent(audit.rows / audit.full_cfg.rows), `${whole(audit.perplexity)} (${whole(audit.full_cfg.perplexity)})`]);
+  return [h("h3", {}, "Drained thresholds on audit prompts"),
+    h("p", { class: "note" }, "Prompts that chose neither threshold nor width. The loss is full CFG's success in confidence order less the threshold's own, with its 95 % interval; perplexity of full CFG in brackets."),
+    table(`Drained thresholds of ${family} on audit prompts`, ["Order", "K", "Threshold", "Prompts", "Success", "Full CFG", "Loss", "Rows, of full CFG", "Perplexity"], rows)];
+}
+
+const whole = (item) => (item === null ? "" : item.toFixed(0));
+
+const share = (item) => (item === null ? "" : item.toFixed(2));
+
 /** What the shadow audit of live requests says. */
 function shadow(family, audits) {
   if (!audits.length) return [];
-  const share = (item) => (item === null ? "" : item.toFixed(2));
   const rows = audits.map((item) => [`${item.source}, K ${item.tail_width}`, item.state, String(item.pairs),
     item.gap.estimate === null ? "no pairs yet" : `${item.gap.estimate.toFixed(3)} [${item.gap.low.toFixed(3)}, ${item.gap.high.toFixed(3)}]`,
     share(item.handoff_share), item.needed === null ? "" : String(item.needed), String(item.dropped), item.version]);
