@@ -105,9 +105,10 @@ def gate(prepared: Prepared, outcome: Outcome) -> wire.GateResult:
     decided = decision_of(job, outcome.handoff_step)
     handed_off = decided == "handoff"
     masked = outcome.handoff_masked or 0
+    tried = bool(prepared.job.attempts) and job.policy.gate.source in LEARNED
     return wire.GateResult(
         source=job.policy.gate.source,
-        version=job.gate.version if prepared.choice.gate or job.policy.gate.source in LEARNED else None,
+        version=job.gate.version if prepared.choice.gate or tried else None,
         decision=decided,
         predicted_horizon=word.predicted_horizon if word else None,
         handoff_step=outcome.handoff_step if handed_off else None,
