@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoding.kernel import Candidates
-from decoding.order import GUIDANCE_BOOST, PROBABILITY
+from decoding.order import GUIDANCE_BOOST, PROBABILITY, Order
 from decoding.selection import Limits, in_margins, inside_words, select
 
 MASK = 99
@@ -56,49 +56,35 @@ def test_boosted_tokens_are_committed_once_each_between_schedule_and_width(data:
     assert len(chosen) == limits.quota or all(tokens[i] in seen for i in left_out)
 
 
+def chosen_of(
+    order: Order, boost: list[float], count: int = 1, started: tuple[int, ...] = (), margin: tuple[int, ...] = ()
+) -> list[int]:
+    """Positions that a step of `count` commits among candidates of all positions, some started, some in a margin."""
+    every = np.arange(len(boost))
+    return select(
+        candidates(list(range(len(boost))), boost),
+        every,
+        every,
+        order=order,
+        uniforms=torch.zeros(len(boost)),
+        limits=Limits(count, count),
+        canvas=np.full(len(boost), MASK),
+        started=np.isin(every, started),
+        margin=np.isin(every, margin),
+    ).tolist()
+
+
 def test_a_started_word_goes_before_a_larger_boost_but_only_in_guided_orders() -> None:
-    found, positions = candidates([7, 8, 9], [0.9, 0.1, 0.5]), np.arange(3)
-    started = np.array([False, True, False])
-    picked = [
-        select(
-            found,
-            positions,
-            positions,
-            order=order,
-            uniforms=torch.zeros(3),
-            limits=Limits(1, 1),
-            canvas=np.full(3, MASK),
-            started=started,
-            margin=np.zeros(3, dtype=bool),
-        ).tolist()
-        for order in (GUIDANCE_BOOST, PROBABILITY)
-    ]
-    assert picked == [[1], [0]]
+    assert chosen_of(GUIDANCE_BOOST, [0.9, 0.1, 0.5], started=(1,)) == [1]
+    assert chosen_of(PROBABILITY, [0.9, 0.1, 0.5], started=(1,)) == [0]
 
 
 def test_ends_of_the_canvas_go_last_but_for_started_words_and_only_in_guided_orders() -> None:
-    found, positions = candidates([7, 8, 9, 6], [0.9, -0.2, 0.5, 0.7]), np.arange(4)
-    margin = np.array([True, False, False, True])
-    picked = [
-        select(
-            found,
-            positions,
-            positions,
-            order=order,
-            uniforms=torch.zeros(4),
-            limits=Limits(count, count),
-            canvas=np.full(4, MASK),
-            started=started,
-            margin=margin,
-        ).tolist()
-        for order, started, count in (
-            (GUIDANCE_BOOST, np.zeros(4, dtype=bool), 1),
-            (GUIDANCE_BOOST, np.zeros(4, dtype=bool), 3),
-            (GUIDANCE_BOOST, np.array([False, False, False, True]), 1),
-            (PROBABILITY, np.zeros(4, dtype=bool), 1),
-        )
-    ]
-    assert picked == [[2], [0, 1, 2], [3], [0]]
+    boost, margin = [0.9, -0.2, 0.5, 0.7], (0, 3)
+    assert chosen_of(GUIDANCE_BOOST, boost, margin=margin) == [2]
+    assert chosen_of(GUIDANCE_BOOST, boost, 3, margin=margin) == [0, 1, 2]
+    assert chosen_of(GUIDANCE_BOOST, boost, started=(3,), margin=margin) == [3]
+    assert chosen_of(PROBABILITY, boost, margin=margin) == [0]
 
 
 @pytest.mark.parametrize(
