@@ -26,6 +26,8 @@ UNMEASURED: Final = ("handoff:0.25:repair3x2", *["full_cfg:repair3x4"] * 4)
 """A cheap attempt, then guidance throughout with fresh seeds; a round of repair costs less than any fresh text. The
 first has so few rounds that the default budget holds a text of full CFG behind them (from 16 steps on).
 """
+CHEAPEST: Final = "base:repair3x4"
+"""What a budget gets that no attempt of the order fits."""
 BUDGET_IN_FULL_CFG: Final = 2
 """Default budget of `auto`, in runs of full CFG."""
 
@@ -90,13 +92,14 @@ def served(job: Job, gates: GateResolver, model_hash: str) -> Job:
 
 
 def affordable(job: Job) -> Job:
-    """`job` without the attempts whose first pass may take more than its whole budget; as it is where none fits (such a
-    job is refused, with the least budget that would do).
+    """`job` without the attempts whose first pass may take more than its whole budget. Where none fits, it is base
+    decoding with repair (where that is too dear as well the job is refused, with the least budget that would do).
     """
     budget = job.policy.budget_rows
     rows = [job.attempt(index).first_pass_rows for index in range(len(job.attempts))]
     kept = tuple(a for a, needed in zip(job.attempts, rows, strict=True) if budget is None or needed <= budget)
-    return replace(job, attempts=kept or job.attempts)
+    named = parse_policy(CHEAPEST)
+    return replace(job, attempts=kept or (Attempt(named.policy, named.gate),))
 
 
 def attempts_of(named: NamedPolicy, family: str | None, model_hash: str, gen_length: int) -> tuple[Attempt, ...]:

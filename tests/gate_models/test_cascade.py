@@ -175,14 +175,24 @@ def test_where_no_attempt_is_served_the_general_order_is_tried() -> None:
     assert {attempt.policy.guidance_scale for attempt in found.attempts} == {3.0}
 
 
-@pytest.mark.parametrize(
-    ("budget", "kept"), [(None, [0, 1, 2]), (40, [0, 1, 2]), (20, [1, 2]), (16, [1]), (10, [0, 1, 2])]
-)
+@pytest.mark.parametrize(("budget", "kept"), [(None, [0, 1, 2]), (40, [0, 1, 2]), (20, [1, 2]), (16, [1])])
 def test_attempts_that_the_whole_budget_cannot_hold_are_left_out(budget: int | None, kept: list[int]) -> None:
     cascades = Cascades((Plan("x", "h", ("full_cfg", "base", "handoff:0.2")),))
     auto = replace(parse_policy("auto").policy, budget_rows=budget)
     asked = replace(job(tiny_model(), length=16), policy=auto, attempts=cascades.attempts("x", "h", 16))
     assert affordable(asked).attempts == tuple(asked.attempts[index] for index in kept)
+
+
+@pytest.mark.parametrize("budget", [10, 16, 20])
+def test_a_budget_that_no_attempt_fits_goes_to_base_decoding(budget: int) -> None:
+    """Guidance first may stay guided: 32 rows at most, on a canvas that base decoding fills with 16."""
+    cascades = Cascades((Plan("x", "h", ("drained:0.7:guidance_boost:b0.8:k4", "full_cfg")),))
+    auto = replace(parse_policy("auto").policy, budget_rows=budget)
+    asked = replace(job(tiny_model(), length=16), policy=auto, attempts=cascades.attempts("x", "h", 16))
+    (attempt,) = affordable(asked).attempts
+    assert (attempt.policy.preset, attempt.policy.guidance_scale) == ("base", 0.0)
+    assert attempt.policy.repair is not None
+    assert affordable(asked).attempt(0).first_pass_rows == 16
 
 
 @pytest.mark.parametrize("steps", [16, 20, 24, 32, 48, 64, 128])

@@ -60,3 +60,22 @@ def test_the_shipped_orders_leave_no_gate_open_that_is_not_served() -> None:
         job = translate.prepare(GenerateRequest.model_validate(asked), model, gates, Settings()).job
         wanted = {policy.gate.source for policy in policies if needs_family(policy.gate)}
         assert wanted <= {attempt.gate.source for attempt in job.attempts}, plan.family
+
+
+def test_every_family_serves_a_budget_that_base_decoding_fits() -> None:
+    model, gates = mini(), shipped_gates(mini())
+    for plan in read_cascades(shipped_path()).plans:
+        prompt = load_task(plan.family, 1)[0]
+        asked = {
+            "constraint": prompt.constraint,
+            "gen_length": prompt.gen_length,
+            "steps": prompt.steps,
+            "policy": {"preset": "auto", "budget_rows": prompt.steps},
+        }
+        job = translate.prepare(GenerateRequest.model_validate(asked), model, gates, Settings()).job
+        assert job.attempt(0).first_pass_rows <= prompt.steps, plan.family
+
+
+def test_a_small_budget_is_kept() -> None:
+    answer = local.decode({**BODY, "policy": {"preset": "auto", "budget_rows": 20}})
+    assert all(16 <= sample["forward_evaluations"]["total"] <= 20 for sample in answer["samples"])
