@@ -15,24 +15,25 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from decoding.gating import Regime
 from gate_models.calibrated import shipped_file
 from gate_models.drained import DrainedThreshold, read_thresholds, write_thresholds
-from gate_models.offline.calibrate_drained import ORDERS, REFERENCE, WIDTHS
+from gate_models.offline.calibrate_drained import ORDERS, REFERENCE, WIDTHS, Plan
 from gate_models.offline.fluency import load_judge
 from gate_models.offline.gate_results import Fluency
 from gate_models.offline.order_matches import shown
 from gate_models.offline.order_points import Group, Point, points, read
+from gate_models.offline.order_pooled import FULL
 from gate_models.offline.policy_names import parse_policy
-
-FULL: Final = "full_cfg"
 
 
 def policies() -> list[str]:
     """What the audit decodes: full CFG, and each order's calibrated threshold at each tail width."""
-    heads = ["calibrated" if order == REFERENCE else f"calibrated:{order}:b0.8" for order in ORDERS]
+    heads = [
+        "calibrated" if order == REFERENCE else f"calibrated:{order}:b{Plan(()).boost_threshold:g}" for order in ORDERS
+    ]
     return [FULL, *(head if width == 1 else f"{head}:k{width}" for head in heads for width in WIDTHS)]
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from gate_models.offline.inference import paired_bootstrap
 from gate_models.offline.intervals import Estimate
 from gate_models.offline.order_matches import shown
 from gate_models.offline.order_points import Group, Point
-from gate_models.offline.order_pooled import ratio, stratified
+from gate_models.offline.order_pooled import perplexity_ratio, ratio, stratified
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +57,7 @@ def ablations(found: Mapping[Group, Sequence[Point]]) -> list[Ablation]:
 def _pairs(found: Mapping[Group, Sequence[Point]]) -> Iterator[Ablation]:
     for (task, setting), own in found.items():
         for (other, free), others in found.items():
-            same = (other, free.steps, free.temperature, free.weight) == (
-                task,
-                setting.steps,
-                setting.temperature,
-                setting.weight,
-            )
-            if not same or setting.without or len(free.without) != 1:
+            if other != task or len(free.without) != 1 or replace(free, without=()) != setting:
                 continue
             named = {point.policy: point for point in others}
             for point in own:
@@ -86,7 +79,7 @@ def ablation_table(found: Sequence[Ablation]) -> str:
             lines.append(f"{head} {_pooled(own)}")
         lines += [
             f"{head} {one.task} | {_cells(one.whole)} | {_cells(one.without)} | {one.difference.signed} "
-            f"| {ratio(_perplexities([one]))} |"
+            f"| {ratio(_perplexity([one]))} |"
             for one in own
         ]
     return "\n".join(lines)
@@ -103,11 +96,8 @@ def _pooled(own: Sequence[Ablation]) -> str:
         f"- | {np.mean([point.success.value for point in side]):.3f} | - | {np.mean([p.repeats for p in side]):.2f}"
         for side in ([one.whole for one in own], [one.without for one in own])
     ]
-    return f"{len(own)} families | {' | '.join(sides)} | {difference} | {ratio(_perplexities(own))} |"
+    return f"{len(own)} families | {' | '.join(sides)} | {difference} | {ratio(_perplexity(own))} |"
 
 
-def _perplexities(own: Sequence[Ablation]) -> float | None:
-    """Perplexity with the part over that without it, geometric mean; None where a side has no text to judge."""
-    pairs = [(one.whole.perplexity, one.without.perplexity) for one in own]
-    logs = [math.log(a / b) for a, b in pairs if a is not None and b is not None]
-    return math.exp(sum(logs) / len(logs)) if len(logs) == len(pairs) else None
+def _perplexity(own: Sequence[Ablation]) -> float | None:
+    return perplexity_ratio([(one.whole, one.without) for one in own])

@@ -94,8 +94,6 @@ def pool(families: Families, policies: Sequence[str]) -> list[Pooled]:
 
 def _pooled(families: Families, policy: str) -> Pooled:
     points = [own[policy] for own in families]
-    ratios = [_ratio(own[policy], own[FULL]) for own in families]
-    known = [ratio for ratio in ratios if ratio is not None]
     against = _matched(families, policy)
     return Pooled(
         policy=policy,
@@ -105,7 +103,7 @@ def _pooled(families: Families, policy: str) -> Pooled:
         success=stratified([_values(point) for point in points]),
         loss=_difference(families, FULL, policy),
         share=float(np.mean([point.share for point in points])),
-        perplexity=math.exp(float(np.mean(np.log(known)))) if len(known) == len(ratios) else None,
+        perplexity=perplexity_ratio([(own[policy], own[FULL]) for own in families]),
         repeats=float(np.mean([point.repeats for point in points])),
         against=against,
         difference=None if against is None else _difference(families, policy, against),
@@ -116,8 +114,10 @@ def _values(point: Point) -> NDArray[np.float64]:
     return np.array(list(point.by_prompt.values()))
 
 
-def _ratio(own: Point, full: Point) -> float | None:
-    return None if own.perplexity is None or full.perplexity is None else own.perplexity / full.perplexity
+def perplexity_ratio(pairs: Sequence[tuple[Point, Point]]) -> float | None:
+    """Perplexity of the first of each pair over the second's, geometric mean; None where one has no text to judge."""
+    known = [a.perplexity / b.perplexity for a, b in pairs if a.perplexity is not None and b.perplexity is not None]
+    return math.exp(float(np.mean(np.log(known)))) if len(known) == len(pairs) else None
 
 
 def _difference(families: Families, one: str, other: str) -> Estimate:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -141,24 +141,24 @@ class Study:
         if not any(one.gate or one.oracle for one in found):
             return []
         groups = with_gates(self.found)
-        names = dict.fromkeys(
-            point.policy for own in groups.values() for point in own if source_of(point) in (*OWN, RECORDED)
-        )
+        names = (point.policy for own in groups.values() for point in own if source_of(point) in (*OWN, RECORDED))
+        parts = ["## Beside learned gates on the same prompts", _PAIRED, paired_table(found)]
+        return parts + self._together(groups, names)
+
+    def _together(self, groups: Found, names: Iterable[str]) -> list[str]:
+        """`groups` pooled, over the study's policies and those in `names`."""
         policies = tuple(dict.fromkeys((*self.pooled, *names)))
         kept, pooled = Study(groups, self.common, (), policies).families()
-        parts = ["## Beside learned gates on the same prompts", _PAIRED, paired_table(found)]
         over = ", ".join(task for task, _ in kept)
-        return parts + ([f"These families together ({over}):", pooled_table(pooled)] if pooled else [])
+        return [f"These families together ({over}):", pooled_table(pooled)] if pooled else []
 
     def _horizons(self) -> list[str]:
         found = self._beside_horizons()
         if not found:
             return []
-        names = dict.fromkeys(point.policy for own in self.horizons.values() for point in own if is_recorded(point))
-        kept, pooled = Study(self.horizons, self.common, (), (*self.pooled, *names)).families()
+        names = (point.policy for own in self.horizons.values() for point in own if is_recorded(point))
         parts = ["## Beside measured horizons on the same prompts", _HORIZONS, paired_table(found)]
-        over = ", ".join(task for task, _ in kept)
-        return parts + ([f"These families together ({over}):", pooled_table(pooled)] if pooled else [])
+        return parts + self._together(self.horizons, names)
 
     def _beside_horizons(self) -> list[Paired]:
         return [replace(one, gate=None) for one in paired(self.horizons) if one.oracle is not None]

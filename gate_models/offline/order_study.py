@@ -3,7 +3,7 @@
 `--policies` prints a list for `astargate evaluate`. `--result` reads what that wrote of the lists `main`, `calibrated`,
 `cheap` and `gates`, pools seeds, and writes a report (`report.md`), the numbers behind it
 (`study.json`) and plots into the folder `--out`. Results of the other lists are read on their own prompts: `--factors`,
-`--switch`, `--ablations`.
+`--switch`, `--ablations`; `--recorded` on those that its census measured, beside the same prompts of `--result`.
 """
 
 from __future__ import annotations
