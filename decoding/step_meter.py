@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from decoding.handle import Handle
-from decoding.observer import StepReport
-from decoding.runner import RunnerCounts
+from decoding.engine.handle import Handle
+from decoding.engine.observer import StepReport
+from decoding.engine.runner import RunnerCounts
 
 
 class StepMeter:

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from decoding.gating import Regime
+from decoding.gates.protocol import Regime
 
 
 class Calibrated(Protocol):

@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from decoding.gating import GateResolver
-from decoding.job import Attempt, Job, record_for, regime_of
-from decoding.policy import DecodingPolicy
+from decoding.gates.protocol import GateResolver
+from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.request.job import Attempt, Job, record_for, regime_of
 from gate_models.calibrated import shipped_file
 from gate_models.offline.family_gates import RECORDED, needs_family
 from gate_models.offline.policy_names import NamedPolicy, parse_policy

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from decoding.trace import StepStats
+from decoding.records.trace import StepStats
 
 NAMES: Final = (
     "order_rank_correlation",

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from decoding import policy as policies
-from decoding.gating import BuiltinGates, FractionGate, GateChoice, GateResolver, NeverGate, Regime
+from decoding.gates.protocol import BuiltinGates, FractionGate, GateChoice, GateResolver, NeverGate, Regime
+from decoding.policy import decoding_policy as policies
 from gate_models.calibrated import nearest, read_entries, shipped_file, write_entries
 
 FORMAT: Final = 1

@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from decoding.gating import GateView
-from decoding.trace import StepStats, Summary
+from decoding.gates.protocol import GateView
+from decoding.records.trace import StepStats, Summary
 from gate_models import commit_order, fill
 from gate_models.fill import Reader
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from decoding.constraints import AnyConstraint, parse
 from decoding.models.protocol import ModelSpec, TextCodec
-from decoding.trace import StepStats
+from decoding.records.trace import StepStats
 from gate_models.offline.text_metrics import has_adjacent_repeat, words
 
 NAMES: Final = (

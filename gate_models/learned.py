@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from decoding import policy as policies
-from decoding.gating import FractionGate, Gate, GateChoice, GateResolver, NeverGate, Regime
-from decoding.policy import GATE_DEFAULTS
+from decoding.gates.protocol import FractionGate, Gate, GateChoice, GateResolver, NeverGate, Regime
+from decoding.policy import decoding_policy as policies
+from decoding.policy.decoding_policy import GATE_DEFAULTS
 from gate_models import artifact
 from gate_models.bundle import GateBundle
 from gate_models.calibrated import shipped_file

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from decoding.gating import Decision, GateView
-from decoding.policy import step_at
+from decoding.gates.protocol import Decision, GateView
+from decoding.policy.decoding_policy import step_at
 from gate_models import features
 from gate_models.bundle import Fates, Horizons
 from gate_models.fill import Reader

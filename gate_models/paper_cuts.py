@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from decoding.gating import Regime
+from decoding.gates.protocol import Regime
 from decoding.models.protocol import ModelSpec
 from gate_models.constants import ConstantCut, earliest_safe
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
-from decoding.gating import Regime
+from decoding.gates.protocol import Regime
 
 RANGED: Final = ("guidance_scale", "steps", "gen_length")
 """Fields of `Regime` that are audited over a range."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from decoding.job import Job
-from decoding.policy_checks import PolicyError
-from decoding.repair_policy import END, Repair
+from decoding.policy.checks import PolicyError
+from decoding.policy.repair import END, Repair
+from decoding.request.job import Job
 from service.schemas.policy import PEAK, RepairRequest
 
 NOWHERE: Final = "no measured horizons are kept here; a server keeps those of its callers"

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import torch
 
 from decoding.constraints import warm_up
-from decoding.engine import Engine
-from decoding.handle import Handle
+from decoding.engine.engine import Engine
+from decoding.engine.handle import Handle
+from decoding.engine.observer import Observer
+from decoding.engine.runner import Runner
+from decoding.engine.scheduler import Scheduler
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.observer import Observer
-from decoding.runner import Runner
-from decoding.scheduler import Scheduler
 from gate_models.audit_report import AuditReport, reports_in
 from gate_models.constants import ConstantCut, ConstantGates, shipped_cuts
 from gate_models.drained import DrainedGates, DrainedThreshold, shipped_thresholds

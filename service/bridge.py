@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from decoding.handle import Handle
+from decoding.engine.handle import Handle
 
 
 class Bridge:

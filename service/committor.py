@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from decoding import policy as policies
 from decoding.constraints import AnyConstraint, parse
-from decoding.gating import GateChoice, NeverGate, Regime
-from decoding.job import Job, regime_of
+from decoding.gates.protocol import GateChoice, NeverGate, Regime
 from decoding.models.protocol import DenoisingModel
-from decoding.policy import step_at
-from decoding.validation import check_job
+from decoding.policy import decoding_policy as policies
+from decoding.policy.decoding_policy import step_at
+from decoding.request.job import Job, regime_of
+from decoding.request.validation import check_job
 from gate_models.offline.committor import GUIDED, Arm, State, cell_jobs
 from gate_models.offline.horizon import GridPoint, grid_points
 from service.errors import invalid

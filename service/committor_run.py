@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, TypeVar
 
-from decoding.engine import Engine, EngineClosedError
-from decoding.handle import Handle
-from decoding.job import Job
+from decoding.engine.engine import Engine, EngineClosedError
+from decoding.engine.handle import Handle
+from decoding.engine.scheduler import QueueFullError
 from decoding.models.protocol import DenoisingModel
-from decoding.scheduler import QueueFullError
+from decoding.request.job import Job
 from gate_models.offline.committor import Judge, State, cell_jobs, judge_of
 from gate_models.offline.horizon import freeze_states, record_job
 from service.committor import LABEL, Plan

@@ -13,11 +13,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from decoding.constraints import ConstraintError
-from decoding.engine import EngineClosedError
-from decoding.handle import DecodingError
-from decoding.policy_checks import PolicyError
-from decoding.scheduler import QueueFullError
-from decoding.validation import JobError
+from decoding.engine.engine import EngineClosedError
+from decoding.engine.handle import DecodingError
+from decoding.engine.scheduler import QueueFullError
+from decoding.policy.checks import PolicyError
+from decoding.request.validation import JobError
 from service.database import DatabaseError
 from service.disconnect import ClientGoneError
 

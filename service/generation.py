@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable
 
-from decoding.handle import Handle, Outcome
+from decoding.engine.handle import Handle, Outcome
 from service.bridge import Bridge
 from service.translate import Prepared
 

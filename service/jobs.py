@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from pydantic import ValidationError
 
-from decoding.handle import DecodingError
+from decoding.engine.handle import DecodingError
 from service.backend import Backend
 from service.committor import Plan, plan_of
 from service.committor_result import measured_of, result_of

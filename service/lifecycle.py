@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from opentelemetry import trace
 
-from decoding.handle import DecodingError, Handle
-from decoding.scheduler import QueueFullError
+from decoding.engine.handle import DecodingError, Handle
+from decoding.engine.scheduler import QueueFullError
 from service import backend, logs
 from service.backend import Backend
 from service.bridge import Bridge

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from decoding.handle import DecodingError
+from decoding.engine.handle import DecodingError
 from decoding.models.checkpoint import CheckpointError
 from service import backend, replies
 from service.errors import from_exception, from_validation

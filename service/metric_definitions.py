@@ -13,11 +13,11 @@ from types import MappingProxyType
 from typing import Final, Literal, get_args
 
 from decoding.constraints import FAMILIES
-from decoding.handle import FinishReason
-from decoding.ledger import BRANCHES, PURPOSES
-from decoding.policy import FREEZE_GRID, GATE_SOURCES, PRESETS
-from decoding.repair_policy import SELECTORS
-from decoding.trace import Phase
+from decoding.engine.handle import FinishReason
+from decoding.policy.decoding_policy import FREEZE_GRID, GATE_SOURCES, PRESETS
+from decoding.policy.repair import SELECTORS
+from decoding.records.ledger import BRANCHES, PURPOSES
+from decoding.records.trace import Phase
 from gate_models.vigil import OUTCOMES as PAIR_OUTCOMES
 from gate_models.vigil import GateState
 from service.replies import Decided

@@ -17,9 +17,9 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
-from decoding.gating import Decision, Gate
-from decoding.handle import Handle
-from decoding.observer import StepReport
+from decoding.engine.handle import Handle
+from decoding.engine.observer import StepReport
+from decoding.gates.protocol import Decision, Gate
 from gate_models.vigil import GateState
 from service import metric_definitions as define
 from service.generation import Generation
@@ -49,7 +49,7 @@ class _Counted:
 
 
 class Metrics:
-    """Implements `decoding.observer.Observer` (any thread) and takes the routes' counts (the event loop or a worker).
+    """Implements `decoding.engine.observer.Observer` (any thread) and takes the counts of the routes.
 
     `metric_definitions` says what each one means.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-from decoding.handle import Outcome
+from decoding.engine.handle import Outcome
 from decoding.models.protocol import DenoisingModel
 from service import replies
 from service.schemas import openai as wire

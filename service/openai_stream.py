@@ -9,8 +9,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from decoding.events import Event, ReopenEvent
-from decoding.handle import Handle, Outcome
+from decoding.engine.handle import Handle, Outcome
+from decoding.records.events import Event, ReopenEvent
 from service import openai_replies
 from service.backend import Backend
 from service.lifecycle import Service

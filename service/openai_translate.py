@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from decoding.constraints import parse
-from decoding.gating import GateResolver
+from decoding.gates.protocol import GateResolver
 from decoding.models.protocol import DenoisingModel, TextCodec
 from service.canvas import fitting_canvas
 from service.errors import ApiError, from_exception, invalid

@@ -12,8 +12,8 @@ from typing import Any, Final
 from sqlalchemy import Connection, and_, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from decoding.gating import Decision, GateChoice, GateView, Regime
-from decoding.job import Job
+from decoding.gates.protocol import Decision, GateChoice, GateView, Regime
+from decoding.request.job import Job
 from service.anchors import PeakChoice
 from service.database import Database, DatabaseError, storable
 from service.jobs_schema import HORIZON_COLUMNS, HORIZONS, HorizonRecord, newest_first

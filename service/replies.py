@@ -7,13 +7,13 @@ from dataclasses import asdict
 from typing import Literal
 
 from decoding.constraints import Outcome as Verdict
-from decoding.gating import DrainedGate, Gate
-from decoding.handle import Outcome
-from decoding.job import Job
-from decoding.ledger import Ledger
+from decoding.engine.handle import Outcome
+from decoding.gates.protocol import DrainedGate, Gate
 from decoding.models.protocol import DenoisingModel
-from decoding.policy import DecodingPolicy, gate_defaults
+from decoding.policy.decoding_policy import DecodingPolicy, gate_defaults
+from decoding.records.ledger import Ledger
 from decoding.repair.passes import Pass
+from decoding.request.job import Job
 from gate_models.learned import LEARNED
 from service.schemas import generate as wire
 from service.schemas.policy import ResolvedPolicy

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
-from decoding.gating import Gate
-from decoding.handle import Handle
-from decoding.job import regime_of
+from decoding.engine.handle import Handle
+from decoding.gates.protocol import Gate
+from decoding.request.job import regime_of
 from service.backend import Backend
 from service.database import Database, DatabaseError
 from service.metrics import Metrics

@@ -11,16 +11,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from decoding.constraints import parse
-from decoding.gating import Decision, Gate, GateView
-from decoding.handle import Handle
-from decoding.job import Job, Sampling, regime_of
+from decoding.engine.handle import Handle
+from decoding.engine.rollouts import continuations
+from decoding.gates.protocol import Decision, Gate, GateView
 from decoding.models.protocol import DenoisingModel
-from decoding.noise import NoiseKey
-from decoding.policy import DecodingPolicy
-from decoding.policy import Gate as GateSetting
-from decoding.request import CanvasState
-from decoding.rollouts import continuations
-from decoding.trace import Trace
+from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.policy.decoding_policy import Gate as GateSetting
+from decoding.records.trace import Trace
+from decoding.request.canvas import CanvasState
+from decoding.request.job import Job, Sampling, regime_of
+from decoding.sampling.noise import NoiseKey
 from gate_models import features
 from gate_models.fill import Reader
 from gate_models.offline.gate_data import view_before

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Final
 
-from decoding import policy as policies
-from decoding.gating import DrainedGate, FractionGate, Gate, GateChoice, GateResolver, Regime
-from decoding.policy import GATE_DEFAULTS, GATE_FIELDS
+from decoding.gates.protocol import DrainedGate, FractionGate, Gate, GateChoice, GateResolver, Regime
+from decoding.policy import decoding_policy as policies
+from decoding.policy.decoding_policy import GATE_DEFAULTS, GATE_FIELDS
 from service.backend import Backend
 
 WATCHED: Final = ("constant", "raw", "policy", "value", "risk", "drained")

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from decoding.engine import EngineClosedError
-from decoding.handle import DecodingError, Handle
-from decoding.job import Job
-from decoding.scheduler import QueueFullError
-from decoding.validation import check_job
+from decoding.engine.engine import EngineClosedError
+from decoding.engine.handle import DecodingError, Handle
+from decoding.engine.scheduler import QueueFullError
+from decoding.request.job import Job
+from decoding.request.validation import check_job
 from service.backend import Backend
 from service.leases import MAX_ATTEMPTS, LeaseLostError
 from service.shadow_case import satisfied, shadow_jobs

@@ -17,8 +17,8 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from decoding.events import Event, ReopenEvent, StepEvent
-from decoding.handle import DecodingError, Handle, Outcome
+from decoding.engine.handle import DecodingError, Handle, Outcome
+from decoding.records.events import Event, ReopenEvent, StepEvent
 from service import replies
 from service.backend import Backend
 from service.disconnect import ClientGoneError, StreamEndedError, unless_gone

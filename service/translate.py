@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from decoding.constraints import AnyConstraint, parse
-from decoding.gating import GateChoice, GateResolver, NeverGate, Regime
-from decoding.job import Job, Sampling, record_for, regime_of
+from decoding.gates.protocol import GateChoice, GateResolver, NeverGate, Regime
 from decoding.models.protocol import DenoisingModel
-from decoding.noise import NoiseKey
-from decoding.policy import DecodingPolicy, Gate, plainly_guided, resolve_policy
-from decoding.repair.costs import selection_rows
-from decoding.validation import check_job
+from decoding.policy.decoding_policy import DecodingPolicy, Gate, plainly_guided, resolve_policy
+from decoding.request.job import Job, Sampling, record_for, regime_of
+from decoding.request.row_estimates import selection_rows
+from decoding.request.validation import check_job
+from decoding.sampling.noise import NoiseKey
 from gate_models.cascade import affordable, served, shipped_cascades, within_budget
 from service.anchors import NOWHERE, PeakChoice, asks_for_peak, at_peak, repair_of
 from service.canvas import fitting_canvas

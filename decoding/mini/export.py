@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from decoding.mini.data import Batch
-from decoding.models.bert_mini import SCALES, BertMini, BertMiniConfig
-from decoding.models.bert_mini_int8 import calibrate
+from decoding.models.bert_mini.int8 import calibrate
+from decoding.models.bert_mini.network import SCALES, BertMini, BertMiniConfig
 
 AVERAGE = "average.safetensors"
 CALIBRATION_BATCHES = 24
@@ -43,7 +43,7 @@ def export(run: Path, folder: Path, batches: Iterator[Batch]) -> None:
 
 @torch.inference_mode()
 def input_scales(config: BertMiniConfig, weights: dict[str, Tensor], batches: Iterator[Batch]) -> dict[str, Tensor]:
-    """What `decoding.models.bert_mini_int8` needs beside the weights."""
+    """What `decoding.models.bert_mini.int8` needs beside the weights."""
     network = BertMini(config).eval()
     network.load_state_dict({name: tensor.float() for name, tensor in weights.items()})
     with calibrate(network) as scales:

@@ -10,8 +10,9 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from decoding.mini import corpus, vocabulary
-from decoding.models.bert_mini import BertMiniConfig
+from decoding.mini import corpus
+from decoding.models.bert_mini import vocabulary
+from decoding.models.bert_mini.network import BertMiniConfig
 
 INITIAL = "initial.safetensors"
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from tokenizers import Tokenizer
 
 from decoding.constraints import shipped_sentiment
-from decoding.mini.codec import MiniCodec
 from decoding.mini.corpus import Sentence
 from decoding.mini.topics import Topic
-from decoding.mini.vocabulary import CAP, UPPER, token_id
+from decoding.models.bert_mini.codec import MiniCodec
+from decoding.models.bert_mini.vocabulary import CAP, UPPER, token_id
 
 STOP_WORDS = frozenset(
     """

@@ -25,11 +25,12 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
-from decoding.compute import compute_mode
-from decoding.mini import corpus, data, topics, vocabulary
+from decoding.mini import corpus, data, topics
 from decoding.mini.export import AVERAGE, atomic_save, export
 from decoding.mini.initial import INITIAL, prepare
-from decoding.models.bert_mini import BertMini, BertMiniConfig
+from decoding.models.bert_mini import vocabulary
+from decoding.models.bert_mini.network import BertMini, BertMiniConfig
+from decoding.models.compute import compute_mode
 
 STATE = "state.pt"
 LOG_EVERY = 50

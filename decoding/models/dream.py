@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import torch
 
-from decoding.models.adapter import TransformerModel, chat_model_spec, load_network, require, shape_of
-from decoding.models.chat_codec import (
+from decoding.models.transformer.adapter import TransformerModel, chat_model_spec, load_network, require, shape_of
+from decoding.models.transformer.blocks import Shape
+from decoding.models.transformer.chat_codec import (
     ChatCodec,
     Marker,
     Message,
@@ -29,9 +30,8 @@ from decoding.models.chat_codec import (
     tokenizer_files,
     unwritable_ids,
 )
-from decoding.models.quantization import Quantization
-from decoding.models.shards import Shards
-from decoding.models.transformer_blocks import Shape
+from decoding.models.transformer.quantization import Quantization
+from decoding.models.transformer.shards import Shards
 
 MASK, EOS, TURN, TURN_END = "<|mask|>", "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 CONTEXT = 2048

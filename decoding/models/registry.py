@@ -10,11 +10,12 @@ from typing import Any, Final, Literal
 
 import torch
 
-from decoding.models import bert_mini_int8, dream, hub, llada
-from decoding.models.bert_mini import SCALES, load_mini
+from decoding.models import dream, hub, llada
+from decoding.models.bert_mini import int8 as bert_mini_int8
+from decoding.models.bert_mini.network import SCALES, load_mini
 from decoding.models.checkpoint import CheckpointError
 from decoding.models.protocol import DenoisingModel
-from decoding.models.quantization import check_quantization
+from decoding.models.transformer.quantization import check_quantization
 
 DType = Literal["float32", "bfloat16", "float16"]
 DTYPES: Final[dict[str, torch.dtype]] = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from decoding.constraints.base import Constraint
 from decoding.models.protocol import TextCodec
-from decoding.request import CanvasState
+from decoding.request.canvas import CanvasState
 
 Values = NDArray[np.float64]
 

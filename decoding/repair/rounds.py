@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from decoding.gating import NeverGate
-from decoding.job import Job
-from decoding.policy import DecodingPolicy, Gate, Preset, step_at
+from decoding.gates.protocol import NeverGate
+from decoding.policy.decoding_policy import DecodingPolicy, Gate, Preset, step_at
+from decoding.policy.repair import END, TRUNCATED_STEPS, Repair
 from decoding.repair.passes import Pass
-from decoding.repair_policy import END, TRUNCATED_STEPS, Repair
-from decoding.schedule import Place, check_blocks
+from decoding.request.job import Job
+from decoding.sampling.block_schedule import Place, check_blocks
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ import numpy as np
 
 from decoding.constraints.base import Constraint
 from decoding.models.protocol import TextCodec
-from decoding.noise import NoiseKey
+from decoding.policy.repair import LOOKING
 from decoding.repair.passes import Pass
-from decoding.repair_policy import LOOKING
+from decoding.sampling.noise import NoiseKey
 
 Key = tuple[float, ...]
 TOLERANCE: Final = 1e-9

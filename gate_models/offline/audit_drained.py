@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from decoding.gating import Regime
+from decoding.gates.protocol import Regime
 from gate_models.calibrated import shipped_file
 from gate_models.drained import DrainedThreshold, read_thresholds, write_thresholds
 from gate_models.offline.calibrate_drained import ORDERS, REFERENCE, WIDTHS, Plan

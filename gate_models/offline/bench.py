@@ -22,18 +22,18 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from tqdm import tqdm
 
-from decoding.compute import compute_mode
-from decoding.engine import Engine
-from decoding.handle import Handle
-from decoding.job import Job
-from decoding.models import bert_mini_int8
+from decoding.engine.engine import Engine
+from decoding.engine.handle import Handle
+from decoding.engine.observer import NullObserver, StepReport
+from decoding.engine.runner import Runner
+from decoding.engine.scheduler import Scheduler
+from decoding.models.bert_mini import int8
+from decoding.models.compute import compute_mode
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import DTYPES, load_model
-from decoding.noise import NoiseKey
-from decoding.observer import NullObserver, StepReport
-from decoding.policy import step_at
-from decoding.runner import Runner
-from decoding.scheduler import Scheduler
+from decoding.policy.decoding_policy import step_at
+from decoding.request.job import Job
+from decoding.sampling.noise import NoiseKey
 from gate_models.offline.policy_names import NamedPolicy, parse_policy
 from gate_models.offline.sequential import decode_sequentially
 from gate_models.offline.tasks import TaskPrompt, load_task
@@ -164,7 +164,7 @@ def _synchronise(device: torch.device) -> None:
 
 def flops_of(call: Callable[[], object]) -> int:
     """Multiplications and additions of the matrix products of `call`, those in 8 bits among them."""
-    coded = {torch.ops.onednn.qlinear_pointwise: _int8_flops} if bert_mini_int8.supported() else {}
+    coded = {torch.ops.onednn.qlinear_pointwise: _int8_flops} if int8.supported() else {}
     with FlopCounterMode(display=False, custom_mapping=coded) as counter:
         call()
     return int(counter.get_total_flops())

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from torch import nn
 
-from decoding.compute import compute_mode
-from decoding.models.bert_mini import MiniModel
-from decoding.models.bert_mini_int8 import in_int8
+from decoding.models.bert_mini.int8 import in_int8
+from decoding.models.bert_mini.network import MiniModel
+from decoding.models.compute import compute_mode
 from decoding.models.registry import load_model, shipped_model
 from gate_models.offline.evaluate import EvaluateSettings, decode
 from gate_models.offline.policy_names import parse_policy

@@ -16,17 +16,17 @@ from typing import Any, Final
 
 from tqdm import tqdm
 
-from decoding.compute import compute_mode
 from decoding.constraints import parse
-from decoding.engine import Engine
-from decoding.gating import FractionGate
-from decoding.job import Job, regime_of
+from decoding.engine.engine import Engine
+from decoding.engine.rollouts import continuations
+from decoding.engine.scheduler import Scheduler
+from decoding.gates.protocol import FractionGate
+from decoding.models.compute import compute_mode
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.noise import NoiseKey
-from decoding.policy import Gate, resolve_policy, step_at
-from decoding.rollouts import continuations
-from decoding.scheduler import Scheduler
+from decoding.policy.decoding_policy import Gate, resolve_policy, step_at
+from decoding.request.job import Job, regime_of
+from decoding.sampling.noise import NoiseKey
 from gate_models.constants import ConstantCut, earliest_safe, write_cuts
 from gate_models.offline.tasks import TaskPrompt, load_task
 

@@ -24,12 +24,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from decoding.compute import compute_mode
-from decoding.gating import DrainedGate, Regime
-from decoding.job import regime_of
+from decoding.gates.protocol import DrainedGate, Regime
+from decoding.models.compute import compute_mode
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.policy import Gate
+from decoding.policy.decoding_policy import Gate
+from decoding.request.job import regime_of
 from gate_models.drained import DrainedThreshold, read_thresholds, write_thresholds
 from gate_models.ladder import MARGINS, Ladder
 from gate_models.offline.census_plan import split_of

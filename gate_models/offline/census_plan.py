@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Final
 
-from decoding.policy import FREEZE_GRID
+from decoding.policy.decoding_policy import FREEZE_GRID
 from gate_models.offline.committor import BASE, GUIDED, Arm, Coupling
 from gate_models.offline.horizon import GridPoint, grid_points
 from gate_models.offline.tasks import TaskPrompt, expand, load_task

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from decoding.trace import Trace
+from decoding.records.trace import Trace
 from gate_models.offline.census_plan import run_name
 from gate_models.offline.committor import Coupling
 from gate_models.offline.trace_codec import decode_trace

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from decoding.compute import compute_mode
 from decoding.constraints import parse
-from decoding.engine import Engine
-from decoding.handle import Outcome
-from decoding.job import Job, Sampling
+from decoding.engine.engine import Engine
+from decoding.engine.handle import Outcome
+from decoding.engine.runner import Runner
+from decoding.engine.scheduler import Scheduler
+from decoding.models.compute import compute_mode
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.noise import NoiseKey
-from decoding.policy import resolve_policy
-from decoding.runner import Runner
-from decoding.scheduler import Scheduler
-from decoding.trace import Trace
+from decoding.policy.decoding_policy import resolve_policy
+from decoding.records.trace import Trace
+from decoding.request.job import Job, Sampling
+from decoding.sampling.noise import NoiseKey
 from gate_models.offline.census_plan import CellWork, CensusSettings, Unit, WorkItem, run_name, shard_name
 from gate_models.offline.census_records import CellRecord, RunRecord
 from gate_models.offline.census_store import write_shard

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoding.constraints import parse
-from decoding.engine import Engine
-from decoding.handle import Outcome
-from decoding.job import Job
+from decoding.engine.engine import Engine
+from decoding.engine.handle import Outcome
+from decoding.engine.rollouts import continuations, run_all
 from decoding.models.protocol import DenoisingModel
-from decoding.rollouts import continuations, run_all
-from decoding.schedule import Place
+from decoding.request.job import Job
+from decoding.sampling.block_schedule import Place
 from gate_models.offline.intervals import Estimate, mean_interval, newcombe, paired_newcombe, proportion, welch
 
 Coupling = Literal["independent", "common", "antithetic"]

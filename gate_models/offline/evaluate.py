@@ -16,15 +16,15 @@ from typing import Any, Final
 import torch
 from tqdm import tqdm
 
-from decoding.compute import compute_mode
 from decoding.constraints import parse
-from decoding.engine import Engine
-from decoding.handle import Handle
+from decoding.engine.engine import Engine
+from decoding.engine.handle import Handle
+from decoding.engine.runner import Runner
+from decoding.engine.scheduler import Scheduler
+from decoding.models.compute import compute_mode
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.order import GUIDED_ORDERS
-from decoding.runner import Runner
-from decoding.scheduler import Scheduler
+from decoding.sampling.commit_order import GUIDED_ORDERS
 from gate_models.offline.census_plan import split_of
 from gate_models.offline.evaluate_jobs import Jobs
 from gate_models.offline.evaluate_settings import ABLATIONS, EvaluateSettings

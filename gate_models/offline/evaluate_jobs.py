@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from decoding.constraints import parse
-from decoding.gating import GateChoice, NeverGate
-from decoding.job import Attempt, Job, Sampling, regime_of
+from decoding.gates.protocol import GateChoice, NeverGate
 from decoding.models.protocol import DenoisingModel
-from decoding.noise import NoiseKey
+from decoding.request.job import Attempt, Job, Sampling, regime_of
+from decoding.sampling.noise import NoiseKey
 from gate_models.cascade import affordable, attempts_of, served, within_budget
 from gate_models.learned import LEARNED, LearnedGates
 from gate_models.offline.evaluate_settings import EvaluateSettings

@@ -11,11 +11,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
-from decoding import policy as policies
-from decoding.gating import Gate, NeverGate
-from decoding.job import Attempt, Job, record_for
+from decoding.gates.protocol import Gate, NeverGate
 from decoding.models.protocol import DenoisingModel
-from decoding.policy import DecodingPolicy, plainly_guided
+from decoding.policy import decoding_policy as policies
+from decoding.policy.decoding_policy import DecodingPolicy, plainly_guided
+from decoding.request.job import Attempt, Job, record_for
 from gate_models import artifact
 from gate_models.bundle import GateBundle
 from gate_models.constants import ConstantGates, shipped_cuts

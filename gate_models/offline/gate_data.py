@@ -15,9 +15,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from decoding.gating import GateView, Regime
-from decoding.schedule import planned_rows
-from decoding.trace import StepStats
+from decoding.gates.protocol import GateView, Regime
+from decoding.records.trace import StepStats
+from decoding.sampling.block_schedule import planned_rows
 from gate_models import features
 from gate_models.fill import Reader
 from gate_models.forest import MIN_LEAF

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from decoding.gating import Gate, GateView, Regime
+from decoding.gates.protocol import Gate, GateView, Regime
 from gate_models.offline.gate_data import view_before
 from gate_models.offline.gate_sweep import SweptRun, Text
 from gate_models.offline.text_metrics import has_adjacent_repeat

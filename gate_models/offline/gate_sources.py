@@ -9,9 +9,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from decoding.gating import BuiltinGates, Gate, NeverGate
-from decoding.policy import Gate as Setting
-from decoding.policy import step_at
+from decoding.gates.protocol import BuiltinGates, Gate, NeverGate
+from decoding.policy.decoding_policy import Gate as Setting
+from decoding.policy.decoding_policy import step_at
 from gate_models.bundle import GateBundle
 from gate_models.fill import Reader
 from gate_models.forest import TAU, FateHead, OrdinalHead

@@ -17,16 +17,16 @@ from typing import Any, Final
 from tqdm import tqdm
 
 from decoding.constraints import parse
-from decoding.engine import Engine
-from decoding.gating import DrainedGate, Regime
-from decoding.handle import Handle
-from decoding.job import Job, Record, Sampling, regime_of
+from decoding.engine.engine import Engine
+from decoding.engine.handle import Handle
+from decoding.engine.rollouts import continuations
+from decoding.engine.scheduler import Scheduler
+from decoding.gates.protocol import DrainedGate, Regime
 from decoding.models.protocol import DenoisingModel
-from decoding.noise import NoiseKey
-from decoding.policy import FREEZE_GRID, Gate, resolve_policy, step_at
-from decoding.rollouts import continuations
-from decoding.scheduler import Scheduler
-from decoding.trace import Trace
+from decoding.policy.decoding_policy import FREEZE_GRID, Gate, resolve_policy, step_at
+from decoding.records.trace import Trace
+from decoding.request.job import Job, Record, Sampling, regime_of
+from decoding.sampling.noise import NoiseKey
 from gate_models.offline.evaluate import software
 from gate_models.offline.gate_data import view_before
 from gate_models.offline.results import identity

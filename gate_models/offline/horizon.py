@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from decoding import gating
-from decoding.engine import Engine
-from decoding.handle import Outcome
-from decoding.job import Job
-from decoding.policy import FREEZE_GRID, Gate, step_at
-from decoding.rollouts import run_all
-from decoding.trace import Trace
+from decoding.engine.engine import Engine
+from decoding.engine.handle import Outcome
+from decoding.engine.rollouts import run_all
+from decoding.gates import protocol
+from decoding.policy.decoding_policy import FREEZE_GRID, Gate, step_at
+from decoding.records.trace import Trace
+from decoding.request.job import Job
 from gate_models.offline.committor import (
     BASE,
     GUIDED,
@@ -67,7 +67,7 @@ def record_job(job: Job, label: str) -> Job:
         raise ValueError("a horizon needs guidance_scale > 0: it says when guidance may end")
     policy = replace(policy, preset="full_cfg", gate=Gate("never"), tail_width=1, tail_threshold=None)
     noise = replace(job.noise, purpose="generate", arm=f"{label}|record", rollout=0, round=0)
-    return replace(job, policy=policy, gate=gating.NeverGate(), noise=noise, record="stats")
+    return replace(job, policy=policy, gate=protocol.NeverGate(), noise=noise, record="stats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def switch_jobs(job: Job, step: int, count: int, *, label: str, first: int = 0, 
         tail_width=1 if never else tail_width,
         tail_threshold=None,
     )
-    built = gating.NeverGate() if gate.fraction is None else gating.FractionGate(gate.fraction)
+    built = protocol.NeverGate() if gate.fraction is None else protocol.FractionGate(gate.fraction)
     noise = replace(job.noise, purpose="rollout", arm=f"{label}|switch{step}-k{tail_width}", round=0)
     return [
         replace(

@@ -17,16 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from decoding.compute import compute_mode
 from decoding.constraints import parse
-from decoding.engine import Engine
-from decoding.handle import Outcome
-from decoding.job import Job
+from decoding.engine.engine import Engine
+from decoding.engine.handle import Outcome
+from decoding.engine.runner import Runner
+from decoding.engine.scheduler import Scheduler
+from decoding.models.compute import compute_mode
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.repair_policy import LOOKING, ROLLOUT_SELECTORS
-from decoding.runner import Runner
-from decoding.scheduler import Scheduler
+from decoding.policy.repair import LOOKING, ROLLOUT_SELECTORS
+from decoding.request.job import Job
 from gate_models.offline.census_store import load_census
 from gate_models.offline.committor import BASE, GUIDED, cell_jobs, collect, judge_of
 from gate_models.offline.evaluate import software

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 
 from decoding.constraints import Keywords, parse
-from decoding.gating import NeverGate
-from decoding.handle import Outcome
-from decoding.job import Job
+from decoding.engine.handle import Outcome
+from decoding.gates.protocol import NeverGate
 from decoding.models.protocol import DenoisingModel
-from decoding.policy import step_at
+from decoding.policy.decoding_policy import step_at
 from decoding.repair.rounds import Anchor, base_policy, guided_policy, start_of
+from decoding.request.job import Job
 from gate_models.offline.repair_arms import anchor_at
 
 AT: float = 0.5

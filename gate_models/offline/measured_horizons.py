@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
-from decoding.gating import FractionGate, Gate, NeverGate, Regime
+from decoding.gates.protocol import FractionGate, Gate, NeverGate, Regime
 from gate_models.calibrated import differences
 from gate_models.offline.census_labels import labels_of
 from gate_models.offline.census_store import load_census

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from decoding.policy import step_at
+from decoding.policy.decoding_policy import step_at
 from gate_models.offline.horizon import ensemble_horizon
 from gate_models.offline.intervals import Estimate
 from gate_models.offline.order_points import Group, Point, Setting

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from decoding import policy as policies
-from decoding.gating import BuiltinGates, Gate, NeverGate, Regime
-from decoding.order import GUIDED_ORDERS
-from decoding.policy import DecodingPolicy, resolve_policy
-from decoding.policy_checks import PolicyError
-from decoding.repair_policy import Repair
+from decoding.gates.protocol import BuiltinGates, Gate, NeverGate, Regime
+from decoding.policy import decoding_policy as policies
+from decoding.policy.checks import PolicyError
+from decoding.policy.decoding_policy import DecodingPolicy, resolve_policy
+from decoding.policy.repair import Repair
+from decoding.sampling.commit_order import GUIDED_ORDERS
 from gate_models.offline.family_gates import needs_family
 
 HELP = (

@@ -17,16 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoding.constraints.base import Constraint
-from decoding.gating import NeverGate
-from decoding.handle import Outcome
-from decoding.job import Job
+from decoding.engine.handle import Outcome
+from decoding.gates.protocol import NeverGate
 from decoding.models.protocol import DenoisingModel
-from decoding.policy import Gate
+from decoding.policy.decoding_policy import Gate
+from decoding.policy.repair import Repair, Selector
+from decoding.repair.keyword_argmax import by_look, look_job, open_positions
 from decoding.repair.passes import Pass
-from decoding.repair.placing import by_look, look_job, open_positions
 from decoding.repair.rounds import Anchor, reopened_job, rollout_jobs
 from decoding.repair.selectors import RANKINGS, Choice, Key, by_rollouts, candidates_of, first
-from decoding.repair_policy import Repair, Selector
+from decoding.request.job import Job
 from gate_models.offline.fates import last_peak, persistent_point
 
 FLOOR: Final = 0.1

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoding.constraints import parse
-from decoding.job import Job
 from decoding.models.protocol import DenoisingModel
-from decoding.noise import NoiseKey
-from decoding.policy import resolve_policy
-from decoding.repair_policy import SELECTORS, Selector
+from decoding.policy.decoding_policy import resolve_policy
+from decoding.policy.repair import SELECTORS, Selector
+from decoding.request.job import Job
+from decoding.sampling.noise import NoiseKey
 from gate_models.offline.census_labels import counts_of
 from gate_models.offline.census_plan import CensusSettings
 from gate_models.offline.census_plan import Unit as CensusUnit

@@ -10,7 +10,7 @@ import json
 from dataclasses import MISSING, asdict, fields
 from typing import Any, Final, get_args, get_type_hints
 
-from decoding.trace import Resumption, StepStats, Summary, Trace
+from decoding.records.trace import Resumption, StepStats, Summary, Trace
 
 _SUMMARY: Final = tuple(Summary.__dataclass_fields__)
 _SUMMARIES: Final = frozenset(

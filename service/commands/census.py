@@ -54,7 +54,7 @@ def run(
     compact: Annotated[Path | None, typer.Option(help="Afterwards write the small form to this folder.")] = None,
 ) -> None:
     """Measure committors along recorded guided runs: every prompt x grid point x arm x N rollouts."""
-    from decoding.policy import FREEZE_GRID  # noqa: PLC0415
+    from decoding.policy.decoding_policy import FREEZE_GRID  # noqa: PLC0415
     from gate_models.offline import census, census_store  # noqa: PLC0415
     from gate_models.offline.census_plan import CensusSettings  # noqa: PLC0415
     from gate_models.offline.execute import WorkerError  # noqa: PLC0415

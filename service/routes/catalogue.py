@@ -8,9 +8,9 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from decoding import constraints
-from decoding.order import CONFIDENCE_KINDS, GUIDED_ORDERS
-from decoding.policy import GATE_FIELDS, GATE_SOURCES, PRESETS, gate_defaults, resolve_policy
-from decoding.repair_policy import SELECTORS
+from decoding.policy.decoding_policy import GATE_FIELDS, GATE_SOURCES, PRESETS, gate_defaults, resolve_policy
+from decoding.policy.repair import SELECTORS
+from decoding.sampling.commit_order import CONFIDENCE_KINDS, GUIDED_ORDERS
 from service import examples, replies
 from service.errors import ApiError
 from service.routes.common import ServiceDep

@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from starlette.responses import Response
 
-from decoding.handle import Outcome
+from decoding.engine.handle import Outcome
 from service.disconnect import unless_gone
 from service.lifecycle import Service
 from service.translate import Prepared

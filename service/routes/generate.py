@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Request
 from starlette.responses import Response
 
-from decoding.handle import Outcome
+from decoding.engine.handle import Outcome
 from service import examples, replies
 from service.auth import caller_of, require
 from service.backend import Backend

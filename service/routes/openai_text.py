@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from decoding.handle import Outcome
+from decoding.engine.handle import Outcome
 from service import examples, openai_replies, replies
 from service.auth import caller_of
 from service.backend import Backend

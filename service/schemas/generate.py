@@ -7,11 +7,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from decoding.constraints import FAMILIES
-from decoding.job import Sampling
-from decoding.order import CONFIDENCE_KINDS
-from decoding.policy import GateSource, Preset
-from decoding.repair_policy import Selector
-from decoding.validation import MAX_STEPS, MAX_TEMPERATURE
+from decoding.policy.decoding_policy import GateSource, Preset
+from decoding.policy.repair import Selector
+from decoding.request.job import Sampling
+from decoding.request.validation import MAX_STEPS, MAX_TEMPERATURE
+from decoding.sampling.commit_order import CONFIDENCE_KINDS
 from service.fielddocs import field_docs
 from service.schemas.base import MAX_CANVAS, MAX_PROMPT_CHARACTERS, MAX_SEED, MAX_TRACE_STEPS, Reply, Request, choices
 from service.schemas.constraint import ConstraintObject

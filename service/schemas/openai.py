@@ -8,8 +8,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from decoding.constraints import FAMILIES
-from decoding.order import CONFIDENCE_KINDS
-from decoding.validation import MAX_STEPS, MAX_TEMPERATURE
+from decoding.request.validation import MAX_STEPS, MAX_TEMPERATURE
+from decoding.sampling.commit_order import CONFIDENCE_KINDS
 from service.schemas.base import MAX_CANVAS, MAX_PROMPT_CHARACTERS, MAX_SEED, Reply, Request, choices
 from service.schemas.constraint import ConstraintObject
 from service.schemas.generate import CheckResult, ForwardEvaluations, GateResult, RepairResult

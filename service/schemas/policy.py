@@ -1,6 +1,6 @@
 """Wire types of a decoding policy, as asked for and as resolved.
 
-Fields take their docs, choices and limits from `decoding.policy`.
+Fields take their docs, choices and limits from `decoding.policy.decoding_policy`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, WithJsonSchema
 
-from decoding import policy as policies
 from decoding.models.protocol import ReuseMode
-from decoding.order import GUIDED_ORDERS
-from decoding.policy import MAX_GUIDANCE_SCALE, GateSource, OnFallback, Preset
-from decoding.repair_policy import END, MAX_ROLLOUTS, MAX_ROUNDS, Repair, Selector
-from decoding.validation import MAX_STEPS
+from decoding.policy import decoding_policy as policies
+from decoding.policy.decoding_policy import MAX_GUIDANCE_SCALE, GateSource, OnFallback, Preset
+from decoding.policy.repair import END, MAX_ROLLOUTS, MAX_ROUNDS, Repair, Selector
+from decoding.request.validation import MAX_STEPS
+from decoding.sampling.commit_order import GUIDED_ORDERS
 from service.fielddocs import field_docs
 from service.schemas.base import MAX_CANVAS, Reply, Request, choices
 

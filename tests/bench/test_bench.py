@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from decoding.compute import compute_mode
-from decoding.models import bert_mini_int8
+from decoding.models.bert_mini import int8 as bert_mini_int8
+from decoding.models.compute import compute_mode
 from decoding.models.registry import load_model
 from gate_models.offline import bench
 from gate_models.offline.bench import BenchSettings, run, table

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from decoding.engine import Engine
-from decoding.models.bert_mini import MiniModel
-from decoding.runner import Runner
+from decoding.engine.engine import Engine
+from decoding.engine.runner import Runner
+from decoding.models.bert_mini.network import MiniModel
 from tests.decoding.tiny import tiny_model
 
 

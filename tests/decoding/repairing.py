@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 from decoding.constraints import Outcome, WordCount
 from decoding.constraints.base import Check, Predicate
-from decoding.engine import Engine
-from decoding.handle import Outcome as Decoded
-from decoding.job import Job
-from decoding.models.bert_mini import MiniModel
-from decoding.repair_policy import Repair
+from decoding.engine.engine import Engine
+from decoding.engine.handle import Outcome as Decoded
+from decoding.models.bert_mini.network import MiniModel
+from decoding.policy.repair import Repair
+from decoding.request.job import Job
 from tests.decoding.tiny import job
 
 NEVER = WordCount(900)

@@ -11,16 +11,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoding.engine import Engine
-from decoding.gating import DrainedGate
-from decoding.job import Job, Sampling
-from decoding.ledger import BRANCHES, PURPOSES, Ledger
-from decoding.models.bert_mini import MiniModel
-from decoding.policy import Gate, step_at
-from decoding.request import CanvasState
-from decoding.rollouts import continuations, run_all
-from decoding.runner import Runner
-from decoding.scheduler import Scheduler
+from decoding.engine.engine import Engine
+from decoding.engine.rollouts import continuations, run_all
+from decoding.engine.runner import Runner
+from decoding.engine.scheduler import Scheduler
+from decoding.gates.protocol import DrainedGate
+from decoding.models.bert_mini.network import MiniModel
+from decoding.policy.decoding_policy import Gate, step_at
+from decoding.records.ledger import BRANCHES, PURPOSES, Ledger
+from decoding.request.canvas import CanvasState
+from decoding.request.job import Job, Sampling
 from tests.decoding.tiny import ends_early_model, job, tiny_model
 
 MODEL = tiny_model()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from decoding.engine import Engine
-from decoding.job import Sampling
-from decoding.runner import Runner
+from decoding.engine.engine import Engine
+from decoding.engine.runner import Runner
+from decoding.request.job import Sampling
 from tests.decoding.tiny import EndsEarly, ends_early_model, job
 
 

@@ -6,13 +6,13 @@ import math
 
 import pytest
 
-from decoding.engine import Engine
-from decoding.handle import Handle
-from decoding.job import Sampling
-from decoding.models.bert_mini import MiniModel
-from decoding.policy import step_at
-from decoding.request import CanvasState
-from decoding.runner import Runner
+from decoding.engine.engine import Engine
+from decoding.engine.handle import Handle
+from decoding.engine.runner import Runner
+from decoding.models.bert_mini.network import MiniModel
+from decoding.policy.decoding_policy import step_at
+from decoding.request.canvas import CanvasState
+from decoding.request.job import Sampling
 from tests.decoding.tiny import job
 
 

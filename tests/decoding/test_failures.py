@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from torch import Tensor
 
-from decoding.engine import Engine
-from decoding.handle import DecodingError, Handle
-from decoding.models.bert_mini import MiniModel
-from decoding.observer import NullObserver, StepReport
-from decoding.runner import Runner
+from decoding.engine.engine import Engine
+from decoding.engine.handle import DecodingError, Handle
+from decoding.engine.observer import NullObserver, StepReport
+from decoding.engine.runner import Runner
+from decoding.models.bert_mini.network import MiniModel
 from tests.decoding.tiny import job, tiny_model
 
 

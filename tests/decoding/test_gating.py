@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from decoding.engine import Engine
-from decoding.gating import BuiltinGates, Decision, DrainedGate, GateView
-from decoding.job import regime_of
-from decoding.models.bert_mini import MiniModel
-from decoding.policy import Gate
+from decoding.engine.engine import Engine
+from decoding.gates.protocol import BuiltinGates, Decision, DrainedGate, GateView
+from decoding.models.bert_mini.network import MiniModel
+from decoding.policy.decoding_policy import Gate
+from decoding.request.job import regime_of
 from tests.decoding.tiny import job
 
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from decoding.constraints import parse
-from decoding.engine import Engine
-from decoding.gating import DrainedGate
-from decoding.handle import Outcome
-from decoding.job import Attempt, Job, Sampling
-from decoding.models.bert_mini import MiniModel
-from decoding.policy import Gate, PolicyError, resolve_policy
-from decoding.runner import Runner
+from decoding.engine.engine import Engine
+from decoding.engine.handle import Outcome
+from decoding.engine.runner import Runner
+from decoding.gates.protocol import DrainedGate
+from decoding.models.bert_mini.network import MiniModel
+from decoding.policy.decoding_policy import Gate, PolicyError, resolve_policy
+from decoding.request.job import Attempt, Job, Sampling
 from tests.decoding.tiny import ends_early_model, job
 
 FIRST = {"order": "guidance_boost", "boost_threshold": 0.05, "guided_width": 4}

@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from decoding.kernel import candidates, inverse_cdf, nucleus, tilt
-from decoding.order import BOOST_CONFIDENCE, GUIDANCE_BOOST, MARGIN, NEG_ENTROPY, PROBABILITY, commit_count, ranked
+from decoding.sampling.commit_order import (
+    BOOST_CONFIDENCE,
+    GUIDANCE_BOOST,
+    MARGIN,
+    NEG_ENTROPY,
+    PROBABILITY,
+    commit_count,
+    ranked,
+)
+from decoding.sampling.kernel import candidates, inverse_cdf, nucleus, tilt
 
 M, V, MASK = 6, 11, 0
 

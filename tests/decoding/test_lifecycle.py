@@ -10,14 +10,14 @@ import time
 import pytest
 import torch
 
-from decoding.engine import Engine, EngineClosedError
-from decoding.gating import NeverGate
-from decoding.handle import DecodingError
-from decoding.job import Job, Sampling
-from decoding.models.bert_mini import MiniModel
-from decoding.runner import Runner
-from decoding.scheduler import QueueFullError, Scheduler
-from decoding.validation import JobError
+from decoding.engine.engine import Engine, EngineClosedError
+from decoding.engine.handle import DecodingError
+from decoding.engine.runner import Runner
+from decoding.engine.scheduler import QueueFullError, Scheduler
+from decoding.gates.protocol import NeverGate
+from decoding.models.bert_mini.network import MiniModel
+from decoding.request.job import Job, Sampling
+from decoding.request.validation import JobError
 from tests.decoding.tiny import job
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from decoding.noise import ORDER, SAMPLE, NoiseKey
+from decoding.sampling.noise import ORDER, SAMPLE, NoiseKey
 
 
 def test_same_key_same_noise_whatever_the_global_generators() -> None:

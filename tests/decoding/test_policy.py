@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from decoding.policy import GATE_FIELDS, PRESETS, Gate, resolve_policy
-from decoding.policy_checks import PolicyError
+from decoding.policy.checks import PolicyError
+from decoding.policy.decoding_policy import GATE_FIELDS, PRESETS, Gate, resolve_policy
 
 
 def test_presets() -> None:

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from decoding.engine import Engine
-from decoding.events import ReopenEvent
-from decoding.job import Attempt, Job, Sampling
-from decoding.models.bert_mini import MiniModel
-from decoding.policy import resolve_policy, step_at
-from decoding.repair_policy import ROLLOUT_SELECTORS, SELECTORS, Repair
-from decoding.runner import Runner
-from decoding.scheduler import Scheduler
-from decoding.validation import JobError
+from decoding.engine.engine import Engine
+from decoding.engine.runner import Runner
+from decoding.engine.scheduler import Scheduler
+from decoding.models.bert_mini.network import MiniModel
+from decoding.policy.decoding_policy import resolve_policy, step_at
+from decoding.policy.repair import ROLLOUT_SELECTORS, SELECTORS, Repair
+from decoding.records.events import ReopenEvent
+from decoding.request.job import Attempt, Job, Sampling
+from decoding.request.validation import JobError
 from tests.decoding.repairing import ALWAYS, NEVER, Letters, decode, hard_predicate, repaired
 from tests.decoding.tiny import job
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from decoding.constraints import AllOf, Keywords, NoComma, WordCount
-from decoding.engine import Engine
-from decoding.models.bert_mini import MiniModel
+from decoding.engine.engine import Engine
+from decoding.models.bert_mini.network import MiniModel
+from decoding.policy.repair import Repair
+from decoding.repair.length_repair import moved_tail, words_missing
 from decoding.repair.passes import finished
 from decoding.repair.selectors import Choice
-from decoding.repair.tail import moved_tail, words_missing
-from decoding.repair_policy import Repair
-from decoding.request import CanvasState
+from decoding.request.canvas import CanvasState
 from tests.decoding.repairing import Letters, decode, repaired
 from tests.decoding.tiny import job
 

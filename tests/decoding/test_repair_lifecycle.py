@@ -9,15 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from decoding.engine import Engine
-from decoding.handle import DecodingError, Handle
-from decoding.job import Attempt
-from decoding.models.bert_mini import MiniModel
-from decoding.policy import PolicyError, resolve_policy
-from decoding.repair_policy import SELECTORS, Repair
-from decoding.runner import Runner
-from decoding.scheduler import QueueFullError, Scheduler
-from decoding.validation import JobError
+from decoding.engine.engine import Engine
+from decoding.engine.handle import DecodingError, Handle
+from decoding.engine.runner import Runner
+from decoding.engine.scheduler import QueueFullError, Scheduler
+from decoding.models.bert_mini.network import MiniModel
+from decoding.policy.decoding_policy import PolicyError, resolve_policy
+from decoding.policy.repair import SELECTORS, Repair
+from decoding.request.job import Attempt
+from decoding.request.validation import JobError
 from tests.decoding.repairing import Broken, Letters, repaired
 from tests.decoding.tiny import job
 

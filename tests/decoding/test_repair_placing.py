@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from decoding.constraints import Keywords
-from decoding.engine import Engine
-from decoding.handle import Outcome
-from decoding.kernel import suppress, tilt
-from decoding.models.bert_mini import MiniModel
+from decoding.engine.engine import Engine
+from decoding.engine.handle import Outcome
+from decoding.models.bert_mini.network import MiniModel
 from decoding.models.protocol import TextCodec
-from decoding.repair.placing import first_tokens
+from decoding.policy.repair import Repair
+from decoding.repair.keyword_argmax import first_tokens
 from decoding.repair.selectors import candidates_of
-from decoding.repair_policy import Repair
+from decoding.sampling.kernel import suppress, tilt
 from tests.decoding.repairing import decode, repaired
 
 WEIGHT = 2.0

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 import torch
 
-from decoding.engine import Engine
-from decoding.gating import DrainedGate
-from decoding.handle import Outcome
-from decoding.job import Job, regime_of
-from decoding.models.bert_mini import MiniModel
+from decoding.engine.engine import Engine
+from decoding.engine.handle import Outcome
+from decoding.engine.rollouts import continuations
+from decoding.engine.runner import Runner
+from decoding.gates.protocol import DrainedGate
+from decoding.models.bert_mini.network import MiniModel
 from decoding.models.protocol import Kept, ReuseMode, ReuseRow
-from decoding.policy import DecodingPolicy, Gate, resolve_policy
-from decoding.policy_checks import PolicyError
-from decoding.rollouts import continuations
-from decoding.runner import Runner
-from decoding.validation import JobError
+from decoding.policy.checks import PolicyError
+from decoding.policy.decoding_policy import DecodingPolicy, Gate, resolve_policy
+from decoding.request.job import Job, regime_of
+from decoding.request.validation import JobError
 from tests.decoding.tiny import job, tiny_model
 
 MODES: tuple[ReuseMode, ...] = ("prefix", "dual")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoding.policy import FREEZE_GRID, step_at
-from decoding.schedule import BlockSchedule, check_blocks
+from decoding.policy.decoding_policy import FREEZE_GRID, step_at
+from decoding.sampling.block_schedule import BlockSchedule, check_blocks
 
 
 def reference_quotas(masks: int, steps: int) -> list[int]:

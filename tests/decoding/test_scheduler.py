@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoding.scheduler import QueueFullError, Scheduler
+from decoding.engine.scheduler import QueueFullError, Scheduler
 
 
 @dataclass(eq=False)
@@ -51,7 +51,7 @@ def serve(scheduler: Scheduler[Work], plan: list[Work]) -> None:
 
 
 def test_the_scheduler_never_imports_torch() -> None:
-    code = "import sys, decoding.scheduler; sys.exit('torch' in sys.modules)"
+    code = "import sys, decoding.engine.scheduler; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

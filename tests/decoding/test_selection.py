@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoding.kernel import Candidates
-from decoding.order import GUIDANCE_BOOST, PROBABILITY, Order
-from decoding.selection import Limits, in_margins, inside_words, select
+from decoding.sampling.commit_order import GUIDANCE_BOOST, PROBABILITY, Order
+from decoding.sampling.kernel import Candidates
+from decoding.sampling.selection import Limits, in_margins, inside_words, select
 
 MASK = 99
 

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from decoding.gating import FractionGate, Gate, NeverGate
-from decoding.job import Job, Sampling
-from decoding.mini.vocabulary import EOT, MASK, SPECIAL, build_tokenizer, token_id
-from decoding.models.bert_mini import BertMini, BertMiniConfig, MiniModel
+from decoding.gates.protocol import FractionGate, Gate, NeverGate
+from decoding.models.bert_mini.network import BertMini, BertMiniConfig, MiniModel
+from decoding.models.bert_mini.vocabulary import EOT, MASK, SPECIAL, build_tokenizer, token_id
 from decoding.models.protocol import ModelSpec
-from decoding.noise import NoiseKey
-from decoding.policy import resolve_policy
+from decoding.policy.decoding_policy import resolve_policy
+from decoding.request.job import Job, Sampling
+from decoding.sampling.noise import NoiseKey
 
 WORDS = [*SPECIAL, *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz"), ".", ","]
 
@@ -78,7 +78,7 @@ def job(
     """A job on `model`; `fraction` hands off there."""
     given = dict(policy or {})
     if fraction is not None:
-        from decoding import policy as policies
+        from decoding.policy import decoding_policy as policies
 
         given.setdefault("gate", policies.Gate("fraction", fraction=fraction))
         gate = FractionGate(fraction)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from decoding.gating import Regime
+from decoding.gates.protocol import Regime
 from gate_models import features
 from gate_models.bundle import Fates, GateBundle, Horizons
 from gate_models.forest import FateHead, OrdinalHead

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from decoding.gating import Regime
+from decoding.gates.protocol import Regime
 from gate_models.drained import DrainedThreshold, read_thresholds, write_thresholds
 from gate_models.offline import audit_drained
 from gate_models.offline.policy_names import parse_policy

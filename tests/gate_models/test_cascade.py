@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from decoding.gating import FractionGate, GateChoice, Regime
-from decoding.job import Job, Record
-from decoding.policy import Gate
-from decoding.repair.costs import most_rows
+from decoding.gates.protocol import FractionGate, GateChoice, Regime
+from decoding.policy.decoding_policy import Gate
+from decoding.request.job import Job, Record
+from decoding.request.row_estimates import most_rows
 from gate_models.cascade import (
     UNMEASURED,
     Cascades,

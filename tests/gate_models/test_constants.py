@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from decoding.gating import FractionGate, NeverGate, Regime
-from decoding.policy import Gate
+from decoding.gates.protocol import FractionGate, NeverGate, Regime
+from decoding.policy.decoding_policy import Gate
 from gate_models.constants import ConstantCut, ConstantGates, earliest_safe, read_cuts, write_cuts
 from gate_models.offline.calibrate_constant import Plan, _job
 from gate_models.offline.tasks import load_task

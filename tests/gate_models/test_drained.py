@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from decoding.engine import Engine
-from decoding.gating import DrainedGate, FractionGate, Regime
-from decoding.policy import GATE_DEFAULTS, Gate, PolicyError, resolve_policy
+from decoding.engine.engine import Engine
+from decoding.gates.protocol import DrainedGate, FractionGate, Regime
+from decoding.policy.decoding_policy import GATE_DEFAULTS, Gate, PolicyError, resolve_policy
 from gate_models.constants import ConstantCut, ConstantGates
 from gate_models.drained import MEASURED, DrainedGates, DrainedThreshold, read_thresholds, write_thresholds
 from gate_models.ladder import MARGINS

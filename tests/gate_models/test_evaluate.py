@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from decoding.models.bert_mini import MiniModel
+from decoding.models.bert_mini.network import MiniModel
 from gate_models.offline import evaluate
 from gate_models.offline.card import evaluation_section
 from gate_models.offline.evaluate import EvaluateSettings

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from decoding.gating import NeverGate
-from decoding.models.bert_mini import MiniModel
-from decoding.policy import Gate
+from decoding.gates.protocol import NeverGate
+from decoding.models.bert_mini.network import MiniModel
+from decoding.policy.decoding_policy import Gate
 from gate_models.bundle import GateBundle
 from gate_models.calibrated import shipped_file
 from gate_models.constants import ConstantGates

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from decoding.gating import DrainedGate, NeverGate
-from decoding.job import regime_of
-from decoding.models.bert_mini import MiniModel
+from decoding.gates.protocol import DrainedGate, NeverGate
+from decoding.models.bert_mini.network import MiniModel
 from decoding.models.registry import load_model
+from decoding.request.job import regime_of
 from gate_models import cascade
 from gate_models.cascade import Cascades, Plan
 from gate_models.constants import ConstantCut, ConstantGates

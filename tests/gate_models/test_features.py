@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from decoding.engine import Engine
-from decoding.gating import GateView
-from decoding.job import regime_of
+from decoding.engine.engine import Engine
+from decoding.gates.protocol import GateView
+from decoding.request.job import regime_of
 from gate_models import features
 from gate_models.commit_order import commit_order_features
 from gate_models.fill import Reader

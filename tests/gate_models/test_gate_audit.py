@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from decoding.engine import Engine
-from decoding.gating import DrainedGate, FractionGate, NeverGate
-from decoding.policy import Gate, resolve_policy
+from decoding.engine.engine import Engine
+from decoding.gates.protocol import DrainedGate, FractionGate, NeverGate
+from decoding.policy.decoding_policy import Gate, resolve_policy
 from gate_models.fill import Reader
 from gate_models.learned_gates import PolicyGate, RawGate, ValueGate
 from gate_models.offline.fluency import load_judge

@@ -6,10 +6,10 @@ import dataclasses
 
 import pytest
 
-from decoding.engine import Engine
-from decoding.gating import FractionGate
-from decoding.job import regime_of
-from decoding.policy import Gate, resolve_policy, step_at
+from decoding.engine.engine import Engine
+from decoding.gates.protocol import FractionGate
+from decoding.policy.decoding_policy import Gate, resolve_policy, step_at
+from decoding.request.job import regime_of
 from gate_models import artifact
 from gate_models.constants import ConstantCut, ConstantGates
 from gate_models.fill import Reader

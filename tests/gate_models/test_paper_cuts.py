@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 
 from decoding.constraints import FAMILIES
-from decoding.engine import Engine
-from decoding.job import regime_of
-from decoding.models.make_random import make_random
+from decoding.engine.engine import Engine
 from decoding.models.registry import load_model
-from decoding.policy import Gate, step_at
+from decoding.models.tools.make_random import make_random
+from decoding.policy.decoding_policy import Gate, step_at
+from decoding.request.job import regime_of
 from gate_models.constants import ConstantGates, version_of
 from gate_models.paper_cuts import SOURCE, is_llada_instruct, paper_cuts
 from tests.decoding.tiny import job, tiny_model

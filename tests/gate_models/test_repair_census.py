@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from decoding.models.bert_mini import MiniModel
+from decoding.models.bert_mini.network import MiniModel
 from gate_models.offline import interventions, repair_gains, repair_report
 from gate_models.offline.census_labels import counts_of
 from gate_models.offline.census_plan import CensusSettings, plan

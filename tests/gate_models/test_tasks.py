@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from decoding.constraints import FAMILIES, parse
 from decoding.mini.topics import load_pairs
-from decoding.mini.vocabulary import UNK
+from decoding.models.bert_mini.vocabulary import UNK
 from decoding.models.registry import shipped_model
 from gate_models.offline import tasks
 from gate_models.offline.benchmarks import held_out

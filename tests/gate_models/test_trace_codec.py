@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 
 import pytest
 
-from decoding.engine import Engine
-from decoding.trace import Resumption, StepStats, Summary, Trace
+from decoding.engine.engine import Engine
+from decoding.records.trace import Resumption, StepStats, Summary, Trace
 from gate_models.offline.trace_codec import decode_trace, encode_trace
 from tests.decoding.tiny import job, tiny_model
 

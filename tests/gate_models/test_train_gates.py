@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from decoding.models.registry import load_model
-from decoding.policy import Gate
+from decoding.policy.decoding_policy import Gate
 from gate_models import artifact, features
 from gate_models.constants import ConstantGates
 from gate_models.fill import Reader

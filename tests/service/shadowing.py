@@ -8,12 +8,12 @@ from typing import Any
 
 from sqlalchemy import select
 
-from decoding.engine import Engine
-from decoding.gating import Regime
-from decoding.handle import Handle
+from decoding.engine.engine import Engine
+from decoding.engine.handle import Handle
+from decoding.engine.runner import Runner
+from decoding.gates.protocol import Regime
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.runner import Runner
 from gate_models.bundle import GateBundle
 from gate_models.constants import ConstantCut, ConstantGates, shipped_cuts
 from gate_models.fill import Reader

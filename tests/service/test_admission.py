@@ -10,9 +10,9 @@ from contextlib import suppress
 import pytest
 from starlette.testclient import TestClient
 
-from decoding.engine import EngineClosedError
-from decoding.scheduler import QueueFullError
-from decoding.validation import JobError
+from decoding.engine.engine import EngineClosedError
+from decoding.engine.scheduler import QueueFullError
+from decoding.request.validation import JobError
 from service import replies
 from service.app import build_app
 from service.errors import ApiError

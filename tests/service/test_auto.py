@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from decoding.gating import BuiltinGates
+from decoding.gates.protocol import BuiltinGates
 from gate_models.cascade import Cascades, Plan, read_cascades, shipped_path
 from gate_models.offline.family_gates import needs_family, shipped_gates
 from gate_models.offline.policy_names import parse_policy

@@ -8,9 +8,9 @@ import httpx
 import jsonschema
 import pytest
 
-from decoding.models.make_random import make_random
 from decoding.models.registry import load_model
-from decoding.policy import FREEZE_GRID, step_at
+from decoding.models.tools.make_random import make_random
+from decoding.policy.decoding_policy import FREEZE_GRID, step_at
 from gate_models.offline.intervals import newcombe, proportion
 from service.committor import _state_tokens
 from service.schemas.committor import StateRequest

@@ -9,11 +9,11 @@ import re
 import jsonschema
 import pytest
 
-from decoding import policy as policies
 from decoding.constraints import FAMILIES, catalogue
-from decoding.events import ReopenEvent, StepEvent
-from decoding.gating import Decision
-from decoding.repair_policy import Repair
+from decoding.gates.protocol import Decision
+from decoding.policy import decoding_policy as policies
+from decoding.policy.repair import Repair
+from decoding.records.events import ReopenEvent, StepEvent
 from gate_models import artifact
 from gate_models.constants import shipped_cuts
 from gate_models.learned import shipped_folder

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decoding.constraints import catalogue
-from decoding.order import GUIDED_ORDERS
-from decoding.policy import PRESETS, REUSE_MODES
-from decoding.repair_policy import SELECTORS
+from decoding.policy.decoding_policy import PRESETS, REUSE_MODES
+from decoding.policy.repair import SELECTORS
+from decoding.sampling.commit_order import GUIDED_ORDERS
 from service.schemas.generate import GenerateRequest
 from service.schemas.policy import GateRequest, PolicyRequest, RepairRequest
 from tests.service.process import error_of

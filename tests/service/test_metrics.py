@@ -8,8 +8,8 @@ from itertools import product
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from decoding.engine import Engine
-from decoding.gating import BuiltinGates
+from decoding.engine.engine import Engine
+from decoding.gates.protocol import BuiltinGates
 from service import metric_definitions as define
 from service import replies
 from service.bridge import Bridge

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from decoding.gating import BuiltinGates
-from decoding.job import regime_of
+from decoding.gates.protocol import BuiltinGates
 from decoding.models.registry import load_model
+from decoding.request.job import regime_of
 from service.database import open_database
 from service.recorded import Horizons, Measured
 from service.schemas.generate import GenerateRequest

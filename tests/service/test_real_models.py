@@ -10,7 +10,7 @@ import sys
 import pytest
 from safetensors.torch import load_file, save_file
 
-from decoding.models.make_random import make_random
+from decoding.models.tools.make_random import make_random
 from tests.service.process import ROOT, error_of
 
 HANDOFF = {"preset": "handoff", "gate": {"source": "fraction", "fraction": 0.3}}

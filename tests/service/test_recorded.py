@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import update
 
-from decoding.gating import GateView
-from decoding.job import Job, Sampling, regime_of
-from decoding.noise import NoiseKey
-from decoding.policy import Gate, resolve_policy
+from decoding.gates.protocol import GateView
+from decoding.policy.decoding_policy import Gate, resolve_policy
+from decoding.request.job import Job, Sampling, regime_of
+from decoding.sampling.noise import NoiseKey
 from service.anchors import PeakChoice
 from service.database import DatabaseError
 from service.jobs_schema import HORIZONS, UnknownEntryError

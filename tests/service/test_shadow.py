@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
-from decoding.gating import NeverGate
-from decoding.rollouts import continuations
+from decoding.engine.rollouts import continuations
+from decoding.gates.protocol import NeverGate
 from gate_models.offline.horizon import state_at
 from service.database import open_database
 from service.leases import MAX_ATTEMPTS

@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from scipy import stats
 
-from decoding import gating
-from decoding.engine import Engine
-from decoding.handle import Handle, Outcome
-from decoding.job import Job, Sampling
-from decoding.kernel import Candidates
-from decoding.noise import NoiseKey
-from decoding.order import Order
-from decoding.policy import DecodingPolicy, Gate
-from decoding.runner import Runner
-from decoding.scheduler import Scheduler
+from decoding.engine.engine import Engine
+from decoding.engine.handle import Handle, Outcome
+from decoding.engine.runner import Runner
+from decoding.engine.scheduler import Scheduler
+from decoding.gates import protocol
+from decoding.policy.decoding_policy import DecodingPolicy, Gate
+from decoding.request.job import Job, Sampling
+from decoding.sampling.commit_order import Order
+from decoding.sampling.kernel import Candidates
+from decoding.sampling.noise import NoiseKey
 from gate_models.offline.toy import PROMPT, Canvas, ToyModel, ToyTables
 from gate_models.offline.toy_exact import Rules
 
@@ -78,7 +78,7 @@ def job_of(
 ) -> Job:
     """A job that decodes the toy from the empty canvas."""
     policy = policy_of(rules, handoff)
-    gate = gating.NeverGate() if policy.gate.fraction is None else gating.FractionGate(policy.gate.fraction)
+    gate = protocol.NeverGate() if policy.gate.fraction is None else protocol.FractionGate(policy.gate.fraction)
     return Job(
         prompt_ids=PROMPT,
         gen_length=tables.canvas.length,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from decoding.handle import Outcome
+from decoding.engine.handle import Outcome
 from gate_models.offline.committor import BASE, GUIDED, Arm, Committor, Coupling, State, cell_jobs, collect
 from gate_models.offline.intervals import mean_interval
 from gate_models.offline.toy import random_tables

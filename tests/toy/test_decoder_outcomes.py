@@ -13,8 +13,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from decoding import gating, order
-from decoding.engine import Engine
+from decoding.engine.engine import Engine
+from decoding.gates import protocol
+from decoding.sampling import commit_order
 from gate_models.offline.toy import ToyTables, random_tables
 from gate_models.offline.toy_committor import ExactToy
 from gate_models.offline.toy_exact import Rules, distributions
@@ -70,7 +71,7 @@ RUNS_OF: dict[str, tuple[ToyTables, Rules, int | None]] = {
 
 @pytest.fixture(autouse=True)
 def _theory_orders(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(order.CONFIDENCE_KINDS, "position", POSITION)
+    monkeypatch.setitem(commit_order.CONFIDENCE_KINDS, "position", POSITION)
 
 
 def one_a(text: tuple[int, ...]) -> bool:
@@ -158,7 +159,7 @@ def test_drained_gate_follows_its_exact_law() -> None:
     exact = exact_of(tables, rules)
     engine: Engine = engine_of(tables)
     job = job_of(tables, rules, 1)
-    gate = gating.DrainedGate(threshold)
+    gate = protocol.DrainedGate(threshold)
     jobs = [replace(job, gate=gate, noise=replace(job.noise, rollout=i)) for i in range(RUNS)]
     outcomes = finish(engine, engine.submit_all(jobs))
     stops = drained_stops(exact, threshold)

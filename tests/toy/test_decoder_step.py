@@ -16,9 +16,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from decoding import noise, order
-from decoding.request import CanvasState
-from decoding.runner import Runner
+from decoding.engine.runner import Runner
+from decoding.request.canvas import CanvasState
+from decoding.sampling import commit_order, noise
 from gate_models.offline.toy import ToyModel, ToyTables, random_tables
 from gate_models.offline.toy_exact import (
     Distributions,
@@ -86,8 +86,8 @@ class ScriptedNoise:
 
 @pytest.fixture(autouse=True)
 def _theory_orders(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(order.CONFIDENCE_KINDS, "position", POSITION)
-    monkeypatch.setitem(order.GUIDED_ORDERS, "base_probability", BASE_PROBABILITY)
+    monkeypatch.setitem(commit_order.CONFIDENCE_KINDS, "position", POSITION)
+    monkeypatch.setitem(commit_order.GUIDED_ORDERS, "base_probability", BASE_PROBABILITY)
 
 
 def intervals(law: StepLaw, found: Distributions) -> tuple[torch.Tensor, torch.Tensor]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoding import order
+from decoding.sampling import commit_order
 from gate_models.offline.toy import NEVER, ToyTables, random_tables
 from gate_models.offline.toy_committor import ExactToy
 from gate_models.offline.toy_exact import Rules
@@ -90,7 +90,7 @@ def test_guidance_is_the_doob_kernel_at_slope_one_only(slope: float, equal: bool
 
 def test_the_decoder_decodes_the_doob_transform(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run by the real engine, guidance along log q0 succeeds every time, where base succeeds as often as q0 says."""
-    monkeypatch.setitem(order.CONFIDENCE_KINDS, "position", POSITION)
+    monkeypatch.setitem(commit_order.CONFIDENCE_KINDS, "position", POSITION)
     rules = Rules(3, scale=SCALE, confidence="position")
     tables = bridge(1.0)
     start = float(ExactToy(tables, rules, one_a).committors("base")[0][-1])

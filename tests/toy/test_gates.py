@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from decoding.gating import Regime
+from decoding.gates.protocol import Regime
 from gate_models.ladder import MARGINS, Ladder
 from gate_models.offline.gate_data import FamilyData
 from gate_models.offline.toy import ToyTables, random_tables

@@ -1,4 +1,4 @@
-"""`decoding.rollouts` estimates the exact committors (Section 3.2) and nothing else.
+"""`decoding.engine.rollouts` estimates the exact committors (Section 3.2) and nothing else.
 
 Success frequencies are compared at confidence 99.99 % (Wilson); the recovery identity (Appendix A.1) is the same
 statement at states that the run would never reach.
@@ -11,10 +11,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from decoding import order
-from decoding.policy import DecodingPolicy, Gate
-from decoding.rollouts import continuations, run_all
-from decoding.schedule import BlockSchedule
+from decoding.engine.rollouts import continuations, run_all
+from decoding.policy.decoding_policy import DecodingPolicy, Gate
+from decoding.sampling import commit_order
+from decoding.sampling.block_schedule import BlockSchedule
 from gate_models.offline.toy import ToyTables, random_tables
 from gate_models.offline.toy_committor import ExactToy
 from gate_models.offline.toy_exact import Rules
@@ -28,7 +28,7 @@ Canvas = tuple[int | None, ...]
 
 @pytest.fixture(autouse=True)
 def _theory_orders(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(order.CONFIDENCE_KINDS, "position", POSITION)
+    monkeypatch.setitem(commit_order.CONFIDENCE_KINDS, "position", POSITION)
 
 
 def one_a(text: tuple[int, ...]) -> bool:

@@ -10,7 +10,7 @@ from decoding.constraints import Avoid
 from decoding.mini.corpus import Sentence
 from decoding.mini.data import ExampleSampler, tokenise
 from decoding.mini.topics import Topic
-from decoding.mini.vocabulary import EOT, UNK, token_id
+from decoding.models.bert_mini.vocabulary import EOT, UNK, token_id
 from decoding.models.registry import shipped_model
 
 TEXTS = {

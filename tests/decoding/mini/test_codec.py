@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoding.constraints import CapitalFrequency
-from decoding.mini.codec import MiniCodec, readable
-from decoding.mini.vocabulary import CAP, UPPER, token_id
+from decoding.models.bert_mini.codec import MiniCodec, readable
+from decoding.models.bert_mini.vocabulary import CAP, UPPER, token_id
 from tests.decoding.mini.samples import tokenizer
 
 SPELLED = tokenizer()

@@ -13,7 +13,7 @@ from decoding.mini.data import ExampleSampler
 from decoding.mini.instructions import FAMILIES, Draw
 from decoding.mini.phrasings import CANONICAL_SHARE
 from decoding.mini.records import join
-from decoding.mini.vocabulary import EOT, MASK, UNK, token_id
+from decoding.models.bert_mini.vocabulary import EOT, MASK, UNK, token_id
 from tests.decoding.mini.samples import sampler, tokenizer
 
 TYPES = {

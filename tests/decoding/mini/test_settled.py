@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoding.mini.codec import MiniCodec, readable, settled_text
+from decoding.models.bert_mini.codec import MiniCodec, readable, settled_text
 from tests.decoding.mini.samples import tokenizer
 
 CODEC = MiniCodec(tokenizer())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from decoding.constraints import parse
-from decoding.engine import Engine
-from decoding.job import Job
-from decoding.mini.vocabulary import CAP, MARKERS, MASK, PAD, UNK, UPPER
+from decoding.engine.engine import Engine
+from decoding.models.bert_mini.vocabulary import CAP, MARKERS, MASK, PAD, UNK, UPPER
 from decoding.models.registry import load_model
-from decoding.noise import NoiseKey
-from decoding.policy import resolve_policy
+from decoding.policy.decoding_policy import resolve_policy
+from decoding.request.job import Job
+from decoding.sampling.noise import NoiseKey
 
 
 def test_case_markers_may_be_written_and_nothing_else_that_is_special() -> None:

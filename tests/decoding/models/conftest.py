@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from decoding.models.make_random import ARCHS, Arch, Size, make_random
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
+from decoding.models.tools.make_random import ARCHS, Arch, Size, make_random
 from tests.decoding.models.reference import Reference
 
 SMALL = Size(hidden=48, layers=3, heads=4, kv_heads=2, intermediate=80, context=192)

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from decoding.engine import Engine
-from decoding.gating import DrainedGate, FractionGate, Gate, NeverGate
-from decoding.handle import DecodingError
-from decoding.job import Job, Sampling
-from decoding.models.adapter import TransformerModel
-from decoding.models.make_random import Arch
+from decoding.engine.engine import Engine
+from decoding.engine.handle import DecodingError
+from decoding.engine.runner import Runner
+from decoding.gates.protocol import DrainedGate, FractionGate, Gate, NeverGate
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.noise import NoiseKey
-from decoding.policy import DecodingPolicy
-from decoding.policy import Gate as GateSetting
-from decoding.runner import Runner
+from decoding.models.tools.make_random import Arch
+from decoding.models.transformer.adapter import TransformerModel
+from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.policy.decoding_policy import Gate as GateSetting
+from decoding.request.job import Job, Sampling
+from decoding.sampling.noise import NoiseKey
 from tests.decoding.models.reference import Reference
 
 PROMPTS = ("Say yes.", "Write one sentence about the dog, the ball and the beach.", "No comma, please: red, blue.")

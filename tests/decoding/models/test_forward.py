@@ -14,10 +14,10 @@ from decoding.models.dream import NAMES as DREAM_NAMES
 from decoding.models.dream import dream_shape
 from decoding.models.llada import NAMES as LLADA_NAMES
 from decoding.models.llada import llada_shape
-from decoding.models.make_random import Arch
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.models.transformer_blocks import Transformer
+from decoding.models.tools.make_random import Arch
+from decoding.models.transformer.blocks import Transformer
 from tests.decoding.models.reference import Reference, manifest
 
 LLADA_8B = {

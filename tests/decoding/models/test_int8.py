@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoding.models import bert_mini_int8
-from decoding.models.bert_mini import MiniModel
-from decoding.models.bert_mini_int8 import calibrate, hidden_range, in_int8, quantized
+from decoding.models.bert_mini import int8 as bert_mini_int8
+from decoding.models.bert_mini.int8 import calibrate, hidden_range, in_int8, quantized
+from decoding.models.bert_mini.network import MiniModel
 from decoding.models.checkpoint import CheckpointError
 from decoding.models.registry import load_model, shipped_model
 from tests.decoding.tiny import tiny_model

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoding.models.adapter import TransformerModel
 from decoding.models.protocol import DenoisingModel, Kept, ReuseMode, ReuseRow
+from decoding.models.transformer.adapter import TransformerModel
 
 TEXTS = ("Say yes.", "Write one sentence about the dog and the beach.", "No comma, red or blue?")
 CANVAS, BLOCK = 16, 8

@@ -14,10 +14,10 @@ from safetensors.torch import load_file, save_file
 
 from decoding.models import hub
 from decoding.models.checkpoint import CheckpointError
-from decoding.models.make_random import Arch, main
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.models.shards import INDEX
+from decoding.models.tools.make_random import Arch, main
+from decoding.models.transformer.shards import INDEX
 
 Copy = Callable[[Path], Path]
 QUERY = {

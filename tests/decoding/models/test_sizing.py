@@ -9,8 +9,8 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from decoding.models.sizing import DREAM_7B, H100, LLADA_8B, Card, block_weights, estimate, main, row_flops, table
-from decoding.models.transformer_blocks import Shape, Transformer
+from decoding.models.tools.sizing import DREAM_7B, H100, LLADA_8B, Card, block_weights, estimate, main, row_flops, table
+from decoding.models.transformer.blocks import Shape, Transformer
 
 PAGE = Path(__file__).parents[3] / "docs" / "sizing.md"
 

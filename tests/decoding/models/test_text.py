@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from decoding.models.chat_codec import ChatCodec, load_tokenizer
 from decoding.models.dream import SYSTEM, default_system, dream_template
 from decoding.models.llada import llada_template
-from decoding.models.make_random import Arch
 from decoding.models.protocol import CanvasDefaults, DenoisingModel
-from decoding.models.random_tokenizer import DREAM_CHAT
 from decoding.models.registry import load_model
+from decoding.models.tools.make_random import Arch
+from decoding.models.tools.random_tokenizer import DREAM_CHAT
+from decoding.models.transformer.chat_codec import ChatCodec, load_tokenizer
 from tests.decoding.models.test_loading import Copy, edit
 
 TEXTS = ("Say yes.", "  two\n\nlines \n", "naïve 你好 🙂 dog's", "")

@@ -1,0 +1,74 @@
+"""Continue a state N times under a policy: the raw material of committors, audits and repair selectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from decoding.engine.engine import Engine
+from decoding.engine.handle import Handle
+from decoding.gates.protocol import NeverGate
+from decoding.policy.decoding_policy import Gate
+from decoding.records.ledger import Purpose
+from decoding.request.job import Job
+from decoding.sampling.block_schedule import Place
+
+HANDED_OFF = Gate("fraction", fraction=0.0)
+
+
+def continuations(
+    job: Job,
+    canvas: Sequence[int],
+    step: int,
+    *,
+    guided: bool,
+    count: int,
+    arm: str,
+    tail_width: int | None = None,
+    place: Place | None = None,
+    purpose: Purpose = "rollout",
+) -> list[Job]:
+    """`count` jobs that continue `canvas` [L] from before step `step` of `job`'s run, under guidance to the end or
+    under base.
+
+    Each has its own noise: the seed is `job`'s, (purpose, arm, rollout) are the cell's. `tail_width` overrides the
+    policy's for base continuations. `place` is where the recorded run's schedule stood (`Trace.place`); without it the
+    step alone tells. They run at background priority.
+    """
+    policy = replace(job.policy, repair=None, budget_rows=None)  # a continuation is one run, whatever its text
+    if not guided:
+        if policy.guidance_scale > 0.0:
+            policy = replace(policy, preset="handoff", gate=HANDED_OFF)
+        width = policy.tail_width if tail_width is None else tail_width
+        policy = replace(policy, tail_width=width, tail_threshold=policy.tail_threshold if width > 1 else None)
+    if guided and policy.guidance_scale == 0.0:
+        raise ValueError("a guided continuation needs guidance_scale > 0")
+    return [
+        replace(
+            job,
+            policy=policy,
+            gate=NeverGate(),
+            attempts=(),
+            start=tuple(canvas),
+            start_step=step,
+            start_place=place,
+            handed_off=not guided,
+            noise=replace(job.noise, purpose=purpose, arm=arm, rollout=index, round=0),
+            purpose=purpose,
+            priority="background",
+        )
+        for index in range(count)
+    ]
+
+
+def run_all(engine: Engine, jobs: Sequence[Job], timeout: float | None = None) -> list[Handle]:
+    """Submit jobs together and wait for the last; on any failure the rest is cancelled and the error raised."""
+    handles = engine.submit_all(jobs)
+    try:
+        for handle in handles:
+            handle.result(timeout)
+    except BaseException:
+        for handle in handles:
+            handle.cancel()
+        raise
+    return handles

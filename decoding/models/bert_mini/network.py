@@ -1,0 +1,221 @@
+"""The `mini` architecture: a post-LN BERT encoder with a tied masked-token head.
+
+Layout of a row: prompt tokens (segment 0) followed by canvas tokens (segment 1). Canvas position i always has the
+learned position i; prompt position j has `prompt_offset + j`, so the canvas looks the same to the model whatever the
+prompt.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from decoding.models.bert_mini.codec import MiniCodec
+from decoding.models.bert_mini.family_canvas import FAMILY_CANVAS
+from decoding.models.bert_mini.vocabulary import EOT, MASK, SPECIAL, WRITTEN, token_id
+from decoding.models.checkpoint import CheckpointError, check_tensors, fingerprint
+from decoding.models.protocol import ModelSpec, ReuseRow, TextCodec
+from decoding.models.transformer.kv_cache import Attended, KeyValueReuse, Window
+
+SCALES = "int8.safetensors"
+"""Input scales of a checkpoint's 8-bit form (`decoding.models.bert_mini.int8`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BertMiniConfig:
+    """Shape of the encoder; serialised as the checkpoint's `config.json`."""
+
+    vocab_size: int
+    hidden_size: int = 384
+    num_layers: int = 6
+    num_heads: int = 12
+    intermediate_size: int = 1536
+    max_positions: int = 512
+    prompt_offset: int = 64
+    layer_norm_eps: float = 1e-12
+
+    def to_dict(self) -> dict[str, int | float]:
+        return asdict(self)
+
+    @staticmethod
+    def read(folder: Path) -> BertMiniConfig:
+        """From the config.json of a checkpoint or a training run."""
+        values = json.loads((folder / "config.json").read_text())
+        return BertMiniConfig(**{name: value for name, value in values.items() if name != "architecture"})
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward, each followed by a residual LayerNorm (post-LN)."""
+
+    def __init__(self, config: BertMiniConfig) -> None:
+        super().__init__()
+        d = config.hidden_size
+        self.num_heads = config.num_heads
+        self.qkv = nn.Linear(d, 3 * d)
+        self.attention_output = nn.Linear(d, d)
+        self.attention_norm = nn.LayerNorm(d, eps=config.layer_norm_eps)
+        self.intermediate = nn.Linear(d, config.intermediate_size)
+        self.output = nn.Linear(config.intermediate_size, d)
+        self.output_norm = nn.LayerNorm(d, eps=config.layer_norm_eps)
+
+    def attend(self, x: Tensor, bias: Tensor | None, attended: Attended | None = None) -> Tensor:
+        """x [B, Q, D], bias [B, 1, 1, S] additive or None -> mixed values [B, Q, D] before the output projection."""
+        b, s, d = x.shape
+        q, k, v = self.qkv(x).view(b, s, 3, self.num_heads, d // self.num_heads).permute(2, 0, 3, 1, 4)
+        if attended is not None:
+            k, v = attended(k, v)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).reshape(b, s, d)
+
+    def finish(self, x: Tensor, mixed: Tensor, dropout: float) -> Tensor:
+        """Output projection, feed-forward and both LayerNorms, position by position: [..., D] -> [..., D]."""
+        x = self.attention_norm(x + F.dropout(self.attention_output(mixed), dropout, self.training))
+        hidden = self.output(F.gelu(self.intermediate(x)))
+        normed: Tensor = self.output_norm(x + F.dropout(hidden, dropout, self.training))
+        return normed
+
+    def forward(self, x: Tensor, bias: Tensor | None, dropout: float = 0.0, attended: Attended | None = None) -> Tensor:
+        return self.finish(x, self.attend(x, bias, attended), dropout)
+
+
+class BertMini(nn.Module):
+    """Encoder and tied head. Only the positions asked for pass the last layer's feed-forward and the head (exact,
+    cheaper).
+    """
+
+    def __init__(self, config: BertMiniConfig, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.config = config
+        self.dropout = dropout
+        d = config.hidden_size
+        self.word_embeddings = nn.Embedding(config.vocab_size, d)
+        self.position_embeddings = nn.Embedding(config.max_positions, d)
+        self.segment_embeddings = nn.Embedding(2, d)
+        self.embedding_norm = nn.LayerNorm(d, eps=config.layer_norm_eps)
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
+        self.head_transform = nn.Linear(d, d)
+        self.head_norm = nn.LayerNorm(d, eps=config.layer_norm_eps)
+        self.head_bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    def encode(
+        self, ids: Tensor, positions: Tensor, segments: Tensor, valid: Tensor | None, attended: Attended | None = None
+    ) -> Tensor:
+        """ids, positions, segments [B, S] int64; valid [B, S] bool (None: no padding) -> features [B * S, 2D].
+
+        Features are the last layer's input and mixed values side by side: the rest of that layer works position by
+        position. With `attended` the ids are windows of rows, and `valid` marks the keys that it gives.
+        """
+        x = self.word_embeddings(ids) + self.position_embeddings(positions) + self.segment_embeddings(segments)
+        x = F.dropout(self.embedding_norm(x), self.dropout, self.training)
+        bias = None
+        if valid is not None:
+            bias = torch.zeros(valid.shape, dtype=x.dtype, device=x.device).masked_fill_(~valid, float("-inf"))[
+                :, None, None
+            ]
+        for layer in self.layers[:-1]:
+            x = layer(x, bias, self.dropout, attended)
+        return torch.cat([x, self._last.attend(x, bias, attended)], -1).flatten(0, 1)
+
+    @property
+    def _last(self) -> EncoderLayer:
+        layer = self.layers[-1]
+        assert isinstance(layer, EncoderLayer)
+        return layer
+
+    def project(self, features: Tensor) -> Tensor:
+        """features [M, 2D] -> logits [M, V]."""
+        x, mixed = features.chunk(2, -1)
+        hidden = self._last.finish(x, mixed, self.dropout)
+        return self.logits(self.head_norm(F.gelu(self.head_transform(hidden))))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """hidden [M, D] -> logits [M, V]; the output projection is the word embedding, transposed."""
+        return F.linear(hidden, self.word_embeddings.weight, self.head_bias)
+
+    def forward(self, ids: Tensor, positions: Tensor, segments: Tensor, valid: Tensor | None, keep: Tensor) -> Tensor:
+        """Logits [M, V] at the flat positions `keep` [M] of the batch."""
+        return self.project(self.encode(ids, positions, segments, valid)[keep])
+
+
+def places(columns: Tensor, prompt_lengths: Tensor, lengths: Tensor, prompt_offset: int) -> tuple[Tensor, Tensor]:
+    """Positions and segments of columns [B or 1, S] in rows of `lengths` [B]; position 0 beyond a row's end."""
+    canvas = columns >= prompt_lengths[:, None]
+    positions = torch.where(canvas, columns - prompt_lengths[:, None], columns + prompt_offset)
+    return positions.masked_fill(columns >= lengths[:, None], 0), canvas.long()
+
+
+class MiniModel:
+    """`DenoisingModel` over a trained `BertMini` (see `decoding.models.protocol`)."""
+
+    def __init__(self, network: BertMini, tokenizer: Tokenizer, spec: ModelSpec, device: torch.device) -> None:
+        self.network = network.eval().requires_grad_(False)
+        self.spec = spec
+        self.tokenizer = tokenizer
+        self.codec: TextCodec = MiniCodec(tokenizer)
+        self.device = device
+
+    def encode(self, ids: Tensor, prompt_lengths: Tensor, lengths: Tensor, *, always_mask: bool) -> Tensor:
+        columns = torch.arange(ids.shape[1], device=ids.device)[None]
+        valid = columns < lengths[:, None]
+        positions, segments = places(columns, prompt_lengths, lengths, self.network.config.prompt_offset)
+        mask = valid if always_mask or not bool(valid.all()) else None
+        return self.network.encode(ids, positions, segments, mask)
+
+    def encode_reusing(self, rows: Sequence[ReuseRow]) -> list[Tensor]:
+        return KeyValueReuse(self._window, self.spec.mask_id, self.device).features(rows)
+
+    def _window(self, window: Window, attended: Attended) -> Tensor:
+        offset = self.network.config.prompt_offset
+        where = places(window.columns, window.prompt_lengths, window.lengths, offset)
+        return self.network.encode(window.ids, *where, window.valid, attended).view(*window.ids.shape, -1)
+
+    def project(self, features: Tensor) -> Tensor:
+        return self.network.project(features).float()
+
+
+def load_mini(path: Path, *, device: torch.device, dtype: torch.dtype) -> MiniModel:
+    """Load a `mini` checkpoint folder (config.json, tokenizer.json, model.safetensors).
+
+    Raises `CheckpointError` naming the file or tensor at fault.
+    """
+    config = BertMiniConfig.read(path)
+    tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
+    if tokenizer.get_vocab_size() != config.vocab_size:
+        raise CheckpointError(
+            f"{path / 'tokenizer.json'} has {tokenizer.get_vocab_size()} tokens, "
+            f"config.json says vocab_size {config.vocab_size}"
+        )
+    with torch.device("meta"):
+        network = BertMini(config)
+    tensors = {name: tensor.to(device, dtype) for name, tensor in load_file(path / "model.safetensors").items()}
+    check_tensors(
+        tensors, {name: tuple(t.shape) for name, t in network.state_dict().items()}, path / "model.safetensors"
+    )
+    network.load_state_dict(tensors, assign=True)
+    identity = ("config.json", "tokenizer.json", "model.safetensors")
+    scales = (SCALES,) if (path / SCALES).is_file() else ()
+    never = [token_id(tokenizer, token) for token in SPECIAL if token not in WRITTEN]
+    spec = ModelSpec(
+        name="mini",
+        hash=fingerprint(path, (*identity, *scales)),
+        architecture="bert_mini",
+        vocab_size=config.vocab_size,
+        mask_id=token_id(tokenizer, MASK),
+        end_ids=(token_id(tokenizer, EOT),),
+        suppressed_ids=tuple(never),
+        max_prompt=config.max_positions - config.prompt_offset,
+        max_canvas=config.prompt_offset,
+        default_canvas=16,
+        family_canvas=FAMILY_CANVAS,
+        continuation_ids=frozenset(i for token, i in tokenizer.get_vocab().items() if token.startswith("##")),
+        reuses_key_values=True,
+        precision=str(dtype).removeprefix("torch."),
+    )
+    return MiniModel(network, tokenizer, spec, device)

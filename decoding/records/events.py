@@ -1,0 +1,40 @@
+"""What a running request tells whoever follows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from decoding.records.trace import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class StepEvent:
+    """What one step did to a canvas."""
+
+    step: int
+    phase: Phase
+    positions: tuple[int, ...]
+    tokens: tuple[int, ...]
+    confidence: tuple[float, ...]
+    filled: tuple[int, ...]
+    masked: int
+    """Masked positions before the step."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReopenEvent:
+    """A finished text failed its constraint: the request goes on from `canvas`."""
+
+    attempt: int
+    """0 for the first policy tried; a further attempt begins with an empty canvas."""
+    round: int
+    """Repair round within the attempt; 0 where a further attempt begins."""
+    positions: tuple[int, ...]
+    """Positions that were opened again; behind them the tail may have moved (see `repair.tail`)."""
+    canvas: tuple[int, ...]
+    """Token ids [L] before the next step, MASK where undecided."""
+    score: float
+    """Graded score of the best text so far."""
+
+
+Event = StepEvent | ReopenEvent

@@ -1,0 +1,199 @@
+"""The verified loop of one request: judge a finished canvas, then repair it, try otherwise, or stop.
+
+A text that satisfies the predicate ends it. Otherwise, while rounds and budget last, positions of the best text so far
+are reopened and decoded again under guidance; after the last round the next attempt decodes from the start. The best
+text by graded score is kept, the earliest among equals. Whoever drives it runs the jobs that it asks for.
+
+At temperature 0 no round is run twice: one that could only repeat a text ends its attempt's repair, and attempts that
+repeat earlier ones are not begun where nothing else is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from decoding.constraints.base import Constraint
+from decoding.models.protocol import ModelSpec, TextCodec
+from decoding.policy.repair import LOOKING, Repair
+from decoding.records.events import ReopenEvent
+from decoding.records.trace import Resumption, Trace
+from decoding.repair.keyword_argmax import by_look, look_job, open_positions
+from decoding.repair.length_repair import moved_tail
+from decoding.repair.passes import Pass, finished
+from decoding.repair.rounds import Anchor, anchor_of, reopened_job, rollout_jobs
+from decoding.repair.selectors import RANKINGS, Choice, Key, by_rollouts, candidates_of, first
+from decoding.request.canvas import CanvasState
+from decoding.request.job import Job
+from decoding.request.row_estimates import round_rows
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn:
+    """Decode `job`; followers are told `event`."""
+
+    job: Job
+    event: ReopenEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Run `jobs` beside each other, then give their states to `Pursuit.measured`."""
+
+    jobs: tuple[Job, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A repair round that has not begun to decode."""
+
+    choice: Choice
+    repair: Repair
+    anchor: Anchor
+    number: int
+
+
+class Pursuit:
+    """One request's passes. Not thread-safe: one caller at a time."""
+
+    def __init__(self, job: Job, spec: ModelSpec, codec: TextCodec) -> None:
+        if job.predicate is None:
+            raise ValueError("a job with repair or attempts needs a predicate")
+        self.job = job
+        self.passes: list[Pass] = []
+        self._predicate: Constraint = job.predicate
+        self._codec = codec
+        self._mask_id, self._end_ids = spec.mask_id, spec.end_ids
+        self._attempt = self._round = 0
+        self._own = job.attempt(0)
+        self._reopened: tuple[int, ...] = ()
+        self._source: Pass | None = None
+        self._tried: dict[int, frozenset[int]] = {}
+        self._open: _Open | None = None
+        self._asked: list[Job] = []
+        """Rounds without noise, by what determines them."""
+
+    @property
+    def best(self) -> Pass:
+        """The best pass so far, the earliest among equals."""
+        return max(self.passes, key=lambda found: found.rank)
+
+    def first_of(self, found: Pass) -> Pass:
+        """The first pass of the attempt that `found` belongs to."""
+        return next(other for other in self.passes if other.attempt == found.attempt)
+
+    def trace(self) -> Trace:
+        """The steps of all passes in order."""
+        start = self.passes[0].state.trace
+        whole = Trace(start.start, start.end_id, start.start_step)
+        for found in self.passes:
+            if found is not self.passes[0]:
+                canvas = found.state.trace.start
+                whole.resumed.append(Resumption(len(whole.steps), canvas, found.reopened, found.attempt, found.round))
+            whole.steps += found.state.trace.steps
+        return whole
+
+    def judge(self, state: CanvasState) -> GoOn | Measure | None:
+        """Take in the finished canvas of the last job; what to do next, None where the request is done."""
+        self.passes.append(
+            finished(
+                state,
+                self._predicate,
+                self._codec,
+                attempt=self._attempt,
+                number=self._round,
+                reopened=self._reopened,
+                before=self._source,
+            )
+        )
+        if self.passes[-1].satisfied:
+            return None
+        return self._repair() or self._next_attempt()
+
+    def measured(self, states: Sequence[CanvasState]) -> GoOn | None:
+        """Choose by the rollouts that `Measure` asked for, in its order; what to do next, as `judge` says it."""
+        opening = self._open
+        if opening is None:
+            raise RuntimeError("no rollouts were asked for")
+        choice = opening.choice
+        if opening.repair.selector == LOOKING:
+            keys = by_look(choice, states[0].trace)
+        else:
+            texts = [self._codec.decode(state.content()) for state in states]
+            keys = by_rollouts(choice.candidates, texts, self._predicate)
+        return self._reopen(opening, keys) or self._next_attempt()
+
+    def _spent(self) -> int:
+        return self.passes[-1].state.ledger.total
+
+    def _affords(self, rows: int) -> bool:
+        budget = self.job.policy.budget_rows
+        return budget is None or self._spent() + rows <= budget
+
+    def _repair(self) -> GoOn | Measure | None:
+        repair = self._own.policy.repair
+        if repair is None or self._round >= repair.max_rounds or not self._affords(round_rows(self._own, repair)):
+            return None
+        found = max((p for p in self.passes if p.attempt == self._attempt), key=lambda p: p.rank)
+        anchor = anchor_of(found, repair, self._mask_id)
+        candidates = candidates_of(anchor.canvas, self._mask_id, self._end_ids)
+        number = self._round + 1
+        noise = replace(self.job.noise, purpose="select", rollout=self._attempt).with_round(number)
+        choice = Choice(found, candidates, self._predicate, self._codec, noise)
+        opening = _Open(choice, repair, anchor, number)
+        if repair.selector == "restart" or not candidates:
+            return self._reopen(opening, {})
+        if jobs := self._selection(opening):
+            self._open = opening
+            return Measure(jobs)
+        if repair.selector == "constraint_aware" and anchor.step == self._own.steps:
+            moved = moved_tail(choice, repair.reopen, number, self._mask_id, self._end_ids[0])
+            if moved is not None:
+                return self._begin(opening, moved.positions, replace(anchor, canvas=moved.canvas), moved.found)
+        return self._reopen(opening, RANKINGS[repair.selector](choice))
+
+    def _selection(self, opening: _Open) -> tuple[Job, ...]:
+        """What the selector has to run before it can choose."""
+        repair, anchor, number = opening.repair, opening.anchor, opening.number
+        if repair.rollout_count:
+            candidates = opening.choice.candidates
+            return tuple(rollout_jobs(self._own, repair, anchor, candidates, number, self._mask_id))
+        if repair.selector == LOOKING and (positions := open_positions(opening.choice)):
+            return (look_job(self._own, anchor, positions, number, self._mask_id),)
+        return ()
+
+    def _reopen(self, opening: _Open, keys: dict[int, Key]) -> GoOn | None:
+        found = opening.choice.found
+        tried = self._tried.get(id(found), frozenset())
+        positions = first(keys, opening.repair.reopen, tried)
+        if opening.repair.selector == "restart":
+            positions = tuple(range(len(opening.anchor.canvas)))
+        self._tried[id(found)] = tried | set(positions)
+        return self._begin(opening, positions, opening.anchor, found)
+
+    def _begin(self, opening: _Open, positions: tuple[int, ...], anchor: Anchor, source: Pass) -> GoOn | None:
+        job = reopened_job(self._own, anchor, positions, opening.number, self._mask_id)
+        if not job.draws:
+            bare = replace(job, noise=self.job.noise)
+            if bare in self._asked:
+                return None
+            self._asked.append(bare)
+        self._round, self._reopened, self._open, self._source = opening.number, positions, None, source
+        return self._go_on(job)
+
+    def _next_attempt(self) -> GoOn | None:
+        index = self._attempt + 1
+        if index >= self.job.attempt_count:
+            return None
+        job, attempts = self.job.attempt(index), self.job.attempts
+        if not job.draws and all(attempt in attempts[:index] for attempt in attempts[index:]):
+            return None
+        if not self._affords(job.first_pass_rows):
+            return None
+        self._attempt, self._round, self._own = index, 0, job
+        self._reopened, self._source = (), None
+        return self._go_on(job)
+
+    def _go_on(self, job: Job) -> GoOn:
+        canvas = job.start or (self._mask_id,) * job.gen_length
+        return GoOn(job, ReopenEvent(self._attempt, self._round, self._reopened, canvas, self.best.score))

@@ -1,0 +1,300 @@
+"""One canvas being decoded: where it stands, what it cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from decoding.gates.protocol import Decision, GateView
+from decoding.models.protocol import Kept
+from decoding.records.events import StepEvent
+from decoding.records.ledger import Ledger
+from decoding.records.step_stats import drained_stats, summaries
+from decoding.records.trace import Phase, StepStats, Trace
+from decoding.request.job import Job, Record, regime_of
+from decoding.sampling import noise as noises
+from decoding.sampling.block_schedule import BlockSchedule, check_blocks
+from decoding.sampling.commit_order import CONFIDENCE_KINDS, GUIDED_ORDERS, RANDOM, Order
+from decoding.sampling.kernel import Candidates
+from decoding.sampling.selection import Limits, in_margins, inside_words, select
+
+
+class MaskLeftError(RuntimeError):
+    """A canvas would have ended with MASK in it: an invariant is broken."""
+
+
+class CanvasState:
+    """A job on its way. The engine asks for `rows`, `scored`, runs the step, and calls `apply`."""
+
+    def __init__(
+        self,
+        job: Job,
+        mask_id: int,
+        end_ids: tuple[int, ...],
+        continuations: Collection[int] = frozenset(),
+        ledger: Ledger | None = None,
+        margins: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        self.job = job
+        self.mask_id = mask_id
+        self.end_ids = end_ids
+        self.continuations = continuations
+        self.margins = margins  # as `ModelSpec.text_margins`
+        start = (mask_id,) * job.gen_length if job.start is None else job.start
+        self.tokens: NDArray[np.int64] = np.array(start, dtype=np.int64)
+        self.step = job.start_step
+        self.phase: Phase = "base" if job.starts_base else "guided"
+        self.handoff_step: int | None = job.start_step if job.starts_base else None
+        self.handoff_masked: int | None = int(self.masked.sum()) if job.starts_base else None
+        self.decision: Decision | None = None
+        self.fallback_reason: str | None = None
+        self.rechecking = False
+        """Whether the next step is guided only to see whether guidance is still drained."""
+        self.ledger = Ledger() if ledger is None else ledger  # shared by the canvases of one request
+        self._spent_before = self.ledger.of(purpose=job.purpose)
+        self.kept = self._kept()
+        self.trace = Trace(tuple(start), end_ids[0], job.start_step)
+        self.schedule = self._schedule()
+        self._confidence = np.full(job.gen_length, np.nan)
+        self._entropy = np.full(job.gen_length, np.nan)
+
+    def _schedule(self) -> BlockSchedule:
+        """The schedule at the start: where it stood, or as the step says."""
+        job = self.job
+        if job.start_place is None:
+            return BlockSchedule.starting_at(self.step, self.masked, job.steps, job.block_length, wide=self.wide)
+        blocks = check_blocks(job.gen_length, job.steps, job.block_length)
+        schedule = BlockSchedule(job.gen_length, job.steps, blocks, *job.start_place)
+        if self.wide:
+            schedule.skip_empty(self.masked)
+        return schedule
+
+    def _kept(self) -> Kept | None:
+        """A base tail's empty store of keys and values, where the policy reuses them."""
+        mode = self.job.policy.tail_reuse if self.phase == "base" else None
+        return None if mode is None else Kept(mode, self.job.policy.tail_refresh)
+
+    @property
+    def approximate(self) -> bool:
+        """Whether a step reused keys and values, so that the text may differ from exact decoding's."""
+        return self.kept is not None and self.kept.reused > 0
+
+    @property
+    def masked(self) -> NDArray[np.bool_]:
+        """[L] bool: positions still undecided."""
+        return np.asarray(self.tokens == self.mask_id)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the next step: 2 guided, 1 base."""
+        return 2 if self.phase == "guided" else 1
+
+    @property
+    def width(self) -> int:
+        """Positions a step that the policy asks for in this phase (1: as scheduled)."""
+        return self.job.policy.guided_width if self.phase == "guided" else self.job.policy.tail_width
+
+    @property
+    def wide(self) -> bool:
+        """Whether commits may be ahead of the schedule; the run then ends with the last mask."""
+        return self.width > 1 or self.job.policy.boost_threshold is not None
+
+    @property
+    def finished(self) -> bool:
+        return self.schedule.finished or ((self.wide or self.job.fill_step is not None) and not self.masked.any())
+
+    def scored(self) -> NDArray[np.int64]:
+        """Positions whose logits the step needs: the masked ones of the active region, or all of them for gates and
+        traces.
+        """
+        masked = self.masked
+        if not self._scores_everything:
+            masked = masked.copy()
+            masked[self.schedule.stop :] = False
+        return np.flatnonzero(masked)
+
+    @property
+    def _record(self) -> Record:
+        own = self.job.record
+        return own if own != "gate" else "fill" if self.phase == "guided" else "commits"
+
+    @property
+    def _scores_everything(self) -> bool:
+        asked = self.phase == "guided" and self.job.gate.checkpoints(self.job.steps) is None
+        return self._record != "commits" or asked or self.step == self.job.fill_step
+
+    def uniforms(self, positions: NDArray[np.int64], stream: int = noises.SAMPLE) -> NDArray[np.float64]:
+        """One uniform for each of `positions`."""
+        if not positions.size:
+            return np.empty(0)
+        return self.job.noise.uniforms(self.step, self.job.gen_length, stream)[positions]
+
+    def hand_off(self) -> None:
+        """End guidance before the next step, for good."""
+        if self.phase == "guided":
+            self.phase = "base"
+            self.handoff_step = self.step
+            self.handoff_masked = int(self.masked.sum())
+            self.kept = self._kept()
+            if self.wide:
+                self.schedule.skip_empty(self.masked)
+
+    def _recheck_due(self) -> bool:
+        every, since = self.job.policy.gate.recheck, self.handoff_step
+        if every is None or since is None or self.phase != "base" or self.job.starts_base or self.finished:
+            return False
+        return self.step - since >= every
+
+    def order(self) -> Order:
+        """The commit order of this step."""
+        name = self.job.policy.order
+        if self.phase == "guided" and name in GUIDED_ORDERS:
+            return GUIDED_ORDERS[name]
+        return RANDOM if name == "random" else CONFIDENCE_KINDS[self.job.sampling.confidence]
+
+    def view(self, model_hash: str) -> GateView:
+        """What a gate may see: this run's earlier steps only."""
+        return GateView(
+            regime=regime_of(self.job, model_hash),
+            step=self.step,
+            prompt_length=len(self.job.prompt_ids),
+            masked=int(self.masked.sum()),
+            history=tuple(self.trace.steps),
+            constraint=self.job.constraint,
+        )
+
+    def apply(self, found: Candidates, positions: NDArray[np.int64]) -> StepEvent:
+        """Commit the quota among `found`, the candidates at `positions` (as `scored` gave them), and move on."""
+        before = self.masked
+        eligible = np.flatnonzero(positions < self.schedule.stop)
+        filling = self.step == self.job.fill_step
+        chosen = np.arange(positions.size) if filling else self._choose(found, positions, eligible)
+        at, tokens = positions[chosen], (found.argmax if filling else found.token).numpy()[chosen]
+        if (tokens == self.mask_id).any():
+            raise MaskLeftError("MASK was sampled; suppressed ids must have probability 0")
+        self.tokens[at] = tokens
+        self._confidence[at] = found.probability.double().numpy()[chosen]
+        self._entropy[at] = found.entropy.double().numpy()[chosen]
+        filled = self._fill_after_end(at, tokens)
+        self.trace.steps.append(self._stats(found, positions, chosen, filled, int(before.sum())))
+        if filled.size:
+            committed = before.copy()
+            committed[at] = False
+            self.schedule.advance(committed, wide=self.wide)
+            if not self.schedule.finished:
+                self.schedule.shrink(committed, self.masked)
+        else:
+            self.schedule.advance(self.masked, wide=self.wide)
+        last = self.trace.steps[-1]
+        event = StepEvent(self.step, self.phase, last.positions, last.tokens, last.confidence, last.filled, last.masked)
+        self.step += 1
+        self.rechecking = self._recheck_due()
+        if self.rechecking:
+            self.phase = "guided"
+        if self.finished and self.masked.any():
+            raise MaskLeftError(
+                f"{int(self.masked.sum())} of {self.job.gen_length} positions are still MASK after step {self.step}"
+            )
+        return event
+
+    def _choose(
+        self, found: Candidates, positions: NDArray[np.int64], eligible: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Indices into `positions` that this step commits, in order of position."""
+        scheduled = self.schedule.quota(int(eligible.size))
+        quota = self.schedule.quota(int(eligible.size), self.width)
+        if eligible.size == 0 or quota == 0:
+            return eligible[:0]
+        order, policy = self.order(), self.job.policy
+        guided = self.phase == "guided"
+        confidence, boost = (None, policy.boost_threshold) if guided else (policy.tail_threshold, None)
+        return select(
+            found,
+            positions,
+            eligible,
+            order=order,
+            uniforms=torch.from_numpy(self.uniforms(positions, noises.ORDER)) if order.needs_noise else found.boost,
+            limits=Limits(scheduled, quota, confidence, boost),
+            canvas=self.tokens,
+            started=self._started(found.token, positions),
+            margin=in_margins(positions, found.token.numpy(), self.tokens.size, self.margins, self.end_ids),
+            last_ids=self.end_ids if self.job.sampling.defer_eos else (),
+        )
+
+    def _started(self, tokens: torch.Tensor, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
+        return inside_words(self.tokens, positions, tokens.numpy(), self.mask_id, self.continuations)
+
+    def _fill_after_end(self, at: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        ends = at[np.isin(tokens, self.end_ids)]
+        if not self.job.sampling.eos_fill or ends.size == 0:
+            return ends[:0]
+        masked = np.flatnonzero(self.masked)
+        filled: NDArray[np.int64] = masked[masked > ends.min()]
+        self.tokens[filled] = self.end_ids[0]
+        return filled
+
+    def _stats(
+        self,
+        found: Candidates,
+        positions: NDArray[np.int64],
+        chosen: NDArray[np.int64],
+        filled: NDArray[np.int64],
+        masked: int,
+    ) -> StepStats:
+        at = positions[chosen]
+        left = np.ones(positions.size, dtype=bool)
+        left[chosen] = False
+        left &= ~np.isin(positions, filled)
+        guided = self.phase == "guided"
+        stats: dict[str, Any] = {}
+        if guided:
+            stats = drained_stats(found, left, self._started(found.argmax[left], positions[left]))
+            stats["variation"] = tuple(found.total_variation.double().numpy()[chosen].tolist())
+        if self._record != "commits":
+            stats |= summaries(found, self._confidence, self._entropy, guided=guided)
+        if self._record == "fill":
+            stats |= {"argmax_positions": tuple(positions.tolist()), "argmax_tokens": tuple(found.argmax.tolist())}
+        return StepStats(
+            step=self.step,
+            phase=self.phase,
+            round=self.job.noise.round,
+            positions=tuple(at.tolist()),
+            tokens=tuple(self.tokens[at].tolist()),
+            confidence=tuple(self._confidence[at].tolist()),
+            masked=masked,
+            filled=tuple(filled.tolist()),
+            place=self.schedule.place,
+            **stats,
+        )
+
+    def settle(self) -> None:
+        """Let go of what was kept; book the rows that `eos_fill` made unnecessary, against the same run without it."""
+        if self.kept is not None:
+            self.kept.layers = None
+        if self.job.sampling.eos_fill and self.job.start is None:
+            self.ledger.skipped_by_eos += self._skipped_rows()
+
+    def _skipped_rows(self) -> int:
+        """Rows of the same run without the fill, less those run.
+
+        A pace of the tokens' own (adaptive tail, boosted steps, re-checks) would have gone on: an estimate, where
+        everything else is exact.
+        """
+        policy, every = self.job.policy, self.trace.steps
+        base = [stats for stats in every if stats.phase == "base"]
+        free = policy.boost_threshold is not None or policy.gate.recheck is not None
+        if not free and (policy.tail_threshold is None or not base):
+            own = self.ledger.of(purpose=self.job.purpose) - self._spent_before
+            return max(0, self.job.planned_rows(self.handoff_step) - own)
+        pace = max(1.0, sum(len(stats.positions) for stats in base or every) / len(base or every))
+        return (1 if base else 2) * math.ceil(sum(len(stats.filled) for stats in every) / pace)
+
+    def content(self) -> list[int]:
+        """Token ids up to the first end-of-text."""
+        ends = np.flatnonzero(np.isin(self.tokens, self.end_ids))
+        return list(self.tokens[: ends[0]].tolist()) if ends.size else list(self.tokens.tolist())

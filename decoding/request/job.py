@@ -1,0 +1,176 @@
+"""What a canvas is decoded from: a value that determines its result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from decoding.constraints.base import Constraint
+from decoding.gates.protocol import Gate, NeverGate, Regime
+from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.records.ledger import Purpose
+from decoding.request.row_estimates import most_rows
+from decoding.sampling.block_schedule import Place, planned_rows
+from decoding.sampling.noise import NoiseKey
+
+Record = Literal["commits", "gate", "stats", "fill"]
+"""What a trace keeps of each step: commits alone; all that learned gates read, while guided; summaries; those and the
+argmax fill.
+"""
+Priority = Literal["interactive", "background"]
+
+
+def record_for(gates: Iterable[Gate], asked: Record) -> Record:
+    """What a trace keeps where `asked` is wanted of it and `gates` read it."""
+    if not any(gate.needs_stats for gate in gates):
+        return asked
+    return "gate" if asked == "commits" else "fill"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are drawn and ends of text handled; the defaults are a plain census run."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    confidence: str = "probability"
+    eos_fill: bool = False
+    """Fill everything after a committed end-of-text at once."""
+    suppress_eos: bool = False
+    """Never emit end-of-text."""
+    defer_eos: bool = False
+    """Commit end-of-text last: its confidence ranks below every other token's."""
+
+    @property
+    def eos(self) -> str:
+        """The regime's name of the options that are on."""
+        on = [name for name in ("eos_fill", "suppress_eos", "defer_eos") if getattr(self, name)]
+        return "+".join(on) or "as_is"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One way to decode a canvas from the start, with its own repair."""
+
+    policy: DecodingPolicy
+    gate: Gate = field(default_factory=NeverGate)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything that determines a canvas; equal jobs give equal canvases.
+
+    `prompt_ids` is the templated prompt. `start` [gen_length] holds ids with MASK where undecided (None: all MASK),
+    decoded from step `start_step` on. `handed_off` starts in the base phase. Validated where it enters the engine.
+    """
+
+    prompt_ids: tuple[int, ...]
+    gen_length: int
+    steps: int
+    policy: DecodingPolicy
+    noise: NoiseKey
+    gate: Gate = field(default_factory=NeverGate)
+    sampling: Sampling = field(default_factory=Sampling)
+    block_length: int | None = None
+    family: str | None = None
+    constraint: dict[str, object] | None = None
+    purpose: Purpose = "generate"
+    priority: Priority = "interactive"
+    record: Record = "commits"
+    start: tuple[int, ...] | None = None
+    start_step: int = 0
+    start_place: Place | None = None
+    """Where the schedule stood (`Trace.place`); None: derived from `start_step`, which wide guided phases in blocks and
+    end-of-text fills make ambiguous.
+    """
+    fill_step: int | None = None
+    """The step that fills every position that is still masked with its argmax, and is the last (truncated rollouts)."""
+    predicate: Constraint | None = None
+    """What the finished text must satisfy, where `policy.repair` or `attempts` ask for a verdict."""
+    attempts: tuple[Attempt, ...] = ()
+    """What is tried in turn until a text satisfies the predicate; empty: the job's own policy, once."""
+    handed_off: bool = False
+    deadline: float | None = None
+    """`time.monotonic()` value after which the request fails."""
+
+    @property
+    def full_cfg_equivalent(self) -> int:
+        """Rows of full CFG with T serial steps: 2T."""
+        return 2 * self.steps
+
+    @property
+    def estimated_rows(self) -> int:
+        """Upper estimate of the rows still to run, repair and further attempts included, for admission."""
+        return most_rows(self) if self.judged else self.first_pass_rows
+
+    @property
+    def first_pass_rows(self) -> int:
+        """Upper estimate of the rows that finish the canvas for the first time."""
+        if self.start is None and self.fill_step is None:
+            return max(1, self.planned_rows())
+        end = self.steps if self.fill_step is None else self.fill_step + 1
+        return max(1, (1 if self.starts_base else 2) * (end - self.start_step))
+
+    @property
+    def judged(self) -> bool:
+        """Whether a finished text is judged, and gone on from where it fails."""
+        return self.policy.repair is not None or bool(self.attempts)
+
+    @property
+    def attempt_count(self) -> int:
+        return max(1, len(self.attempts))
+
+    def attempt(self, index: int) -> Job:
+        """The job of one attempt. The first draws this job's own noise, further ones noise of their own."""
+        if not self.attempts:
+            return self
+        chosen = self.attempts[index]
+        noise = replace(self.noise, arm=f"{self.noise.arm}+{index}") if index else self.noise
+        return replace(self, policy=chosen.policy, gate=chosen.gate, noise=noise, attempts=())
+
+    @property
+    def starts_base(self) -> bool:
+        return self.handed_off or self.policy.guidance_scale == 0.0
+
+    @property
+    def draws(self) -> bool:
+        """Whether noise has a say in what is decoded."""
+        return self.sampling.temperature > 0.0 or self.policy.order == "random"
+
+    def planned_rows(self, handoff_step: int | None = None) -> int:
+        """Rows of a run from an empty canvas that hands off at `handoff_step`.
+
+        None: where the gate plans to, at the latest never. A pace that the tokens set (boosted steps, an adaptive tail)
+        is counted at its slowest, the schedule's; end-of-text never ends a run early.
+        """
+        if handoff_step is None:
+            planned = self.gate.planned_step(self.steps)
+            handoff_step = 0 if self.starts_base else self.steps if planned is None else planned
+        policy = self.policy
+        guided = policy.guided_width if policy.boost_threshold is None else 1
+        tail = policy.tail_width if policy.tail_threshold is None else 1
+        return planned_rows(self.gen_length, self.steps, self.block_length, handoff_step, guided, tail)
+
+
+def regime_of(job: Job, model_hash: str) -> Regime:
+    """The regime that a job asks a gate for."""
+    policy = job.policy
+    return Regime(
+        model_hash=model_hash,
+        family=job.family,
+        guidance_scale=policy.guidance_scale,
+        steps=job.steps,
+        gen_length=job.gen_length,
+        tail_width=policy.tail_width,
+        temperature=job.sampling.temperature,
+        block_length=None if job.block_length == job.gen_length else job.block_length,
+        confidence=job.sampling.confidence,
+        order=policy.order,
+        eos=job.sampling.eos,
+        tail_reuse=None if policy.tail_reuse is None else f"{policy.tail_reuse}:{policy.tail_refresh}",
+        guided_width=policy.guided_width,
+        boost_threshold=policy.boost_threshold,
+        tail_threshold=policy.tail_threshold,
+        top_p=job.sampling.top_p,
+    )

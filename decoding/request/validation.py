@@ -1,0 +1,103 @@
+"""A job is checked once, where it enters the engine; messages say what to do."""
+
+from __future__ import annotations
+
+import math
+
+from decoding.models.protocol import ModelSpec
+from decoding.policy.checks import PolicyError
+from decoding.request.job import Job
+from decoding.sampling.block_schedule import check_blocks
+from decoding.sampling.commit_order import CONFIDENCE_KINDS
+
+MAX_STEPS = 4096
+MAX_TEMPERATURE = 5.0
+
+
+class JobError(ValueError):
+    """A job that cannot be decoded; `param` names the field at fault."""
+
+    def __init__(self, param: str, message: str) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+def check_job(job: Job, spec: ModelSpec, *, invariant: bool = False) -> None:
+    """Raise `JobError` unless `job` can be decoded by the model of `spec`, in invariant mode where `invariant`."""
+    if not 1 <= job.gen_length <= spec.max_canvas:
+        raise JobError("gen_length", f"must be from 1 to {spec.max_canvas} for model {spec.name}")
+    if not 1 <= job.steps <= MAX_STEPS:
+        raise JobError("steps", f"must be from 1 to {MAX_STEPS}")
+    if len(job.prompt_ids) > spec.max_prompt:
+        raise JobError("prompt", f"has {len(job.prompt_ids)} tokens; model {spec.name} takes at most {spec.max_prompt}")
+    if any(not 0 <= i < spec.vocab_size for i in job.prompt_ids):
+        raise JobError("prompt", "holds a token id outside the vocabulary")
+    try:
+        check_blocks(job.gen_length, job.steps, job.block_length)
+    except ValueError as error:
+        raise JobError("block_length", str(error)) from None
+    for policy in (job.policy, *(attempt.policy for attempt in job.attempts)):
+        try:
+            policy.check_canvas(job.gen_length)
+        except PolicyError as error:
+            raise JobError(f"policy.{error.param}", str(error)) from None
+    if job.policy.tail_reuse is not None:
+        _check_reuse(job, spec, invariant=invariant)
+    _check_sampling(job)
+    _check_start(job, spec)
+    if job.judged:
+        _check_judged(job)
+
+
+def _check_judged(job: Job) -> None:
+    if job.predicate is None:
+        raise JobError(
+            "policy.preset" if job.attempts else "policy.repair", "needs a constraint: it goes on until one holds"
+        )
+    budget, rows = job.policy.budget_rows, [job.attempt(index).first_pass_rows for index in range(job.attempt_count)]
+    if budget is not None and budget < rows[0]:
+        raise JobError("policy.budget_rows", f"must be at least {min(rows)}, what the first pass may take")
+
+
+def _check_reuse(job: Job, spec: ModelSpec, *, invariant: bool) -> None:
+    if not spec.reuses_key_values:
+        raise JobError("policy.tail_reuse", f"is not supported by model {spec.name}; leave it out")
+    if invariant:
+        raise JobError("policy.tail_reuse", "is approximate and not available in batch-invariant mode; leave it out")
+    if job.record != "commits":
+        raise JobError(
+            "policy.tail_reuse",
+            "cannot be combined with a trace or a gate that reads statistics of every step: outside the active block "
+            "there are none; leave one of them out",
+        )
+
+
+def _check_sampling(job: Job) -> None:
+    sampling = job.sampling
+    if not (math.isfinite(sampling.temperature) and 0.0 <= sampling.temperature <= MAX_TEMPERATURE):
+        raise JobError("temperature", f"must be from 0 to {MAX_TEMPERATURE:g}")
+    if not (math.isfinite(sampling.top_p) and 0.0 < sampling.top_p <= 1.0):
+        raise JobError("top_p", "must be above 0 and at most 1")
+    if sampling.confidence not in CONFIDENCE_KINDS:
+        raise JobError("confidence", f"must be one of: {', '.join(CONFIDENCE_KINDS)}")
+    for name in ("eos_fill", "defer_eos"):
+        if sampling.suppress_eos and getattr(sampling, name):
+            raise JobError(name, "has no effect with suppress_eos; choose one")
+
+
+def _check_start(job: Job, spec: ModelSpec) -> None:
+    if job.fill_step is not None and not job.start_step <= job.fill_step < job.steps:
+        raise JobError("fill_step", f"must be from start_step ({job.start_step}) to steps - 1 ({job.steps - 1})")
+    if job.start is None:
+        if job.start_step or job.start_place is not None:
+            raise JobError("start_step", "needs a start canvas")
+        return
+    if len(job.start) != job.gen_length:
+        raise JobError("start", f"has {len(job.start)} tokens, gen_length is {job.gen_length}")
+    if any(not 0 <= i < spec.vocab_size for i in job.start):
+        raise JobError("start", "holds a token id outside the vocabulary")
+    if not 0 <= job.start_step <= job.steps:
+        raise JobError("start_step", f"must be from 0 to steps ({job.steps})")
+    masks = sum(i == spec.mask_id for i in job.start)
+    if masks and job.start_step == job.steps:
+        raise JobError("start_step", f"leaves no step for the {masks} masked positions")

@@ -1,0 +1,122 @@
+"""Which of a request's candidates a step commits: the order's ranking, under the thresholds that the policy sets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from decoding.sampling.commit_order import Order, commit_count, ranked, reached_first
+from decoding.sampling.kernel import Candidates
+
+Positions = NDArray[np.int64]
+APART = 4.0
+"""What sets a group of positions apart from the others in a guided order, whose scores lie in [-1, 1]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many positions a step may commit."""
+
+    scheduled: int
+    """What the schedule asks for, to end in time."""
+    quota: int
+    """That, or the phase's width where it is larger."""
+    confidence: float | None = None
+    """Adaptive tail: beyond the schedule only tokens of at least this probability."""
+    boost: float | None = None
+    """Guidance first: beyond the schedule only tokens that guidance raises by at least this much, each once."""
+
+
+def inside_words(
+    canvas: NDArray[np.int64], positions: Positions, tokens: Positions, mask_id: int, continuations: Collection[int]
+) -> NDArray[np.bool_]:
+    """Which candidates ([M] positions and tokens) stand in a word that `canvas` [L] has begun but not ended.
+
+    A candidate that continues a word does where its left neighbour is committed; any candidate does where its right
+    neighbour is committed and continues a word.
+    """
+    found = np.zeros(positions.size, dtype=bool)
+    for index, (position, token) in enumerate(zip(positions.tolist(), tokens.tolist(), strict=True)):
+        left = position > 0 and canvas[position - 1] != mask_id and token in continuations
+        right = position + 1 < canvas.size and int(canvas[position + 1]) in continuations
+        found[index] = left or right
+    return found
+
+
+def in_margins(
+    positions: Positions, tokens: Positions, length: int, margins: tuple[float, float], end_ids: Collection[int]
+) -> NDArray[np.bool_]:
+    """Which candidates ([M] positions and tokens) would stand in the first or the last share of a canvas.
+
+    A text begins and ends there: a word that guidance wants has no room for the words that lead up to it, or follow it.
+    An end-of-text is where it belongs. `margins` are as `ModelSpec.text_margins` says.
+    """
+    first, last = (math.ceil(share * length) for share in margins)
+    inside = (positions < first) | (positions >= length - last)
+    return inside & ~np.isin(tokens, list(end_ids))
+
+
+def select(
+    found: Candidates,
+    positions: Positions,
+    eligible: Positions,
+    *,
+    order: Order,
+    uniforms: torch.Tensor,
+    limits: Limits,
+    canvas: NDArray[np.int64],
+    started: NDArray[np.bool_],
+    margin: NDArray[np.bool_],
+    last_ids: tuple[int, ...] = (),
+) -> Positions:
+    """Indices into `positions` [M] that are committed, in order of position.
+
+    `eligible` are the indices that may be. Where the order is a guided one, `started` [M] are put first, so that words
+    end under the guidance that began them, and `margin` [M] last. Tokens in `last_ids` rank below all others.
+    """
+    scores = order.score(found, uniforms).double()
+    late = margin & ~started
+    if order.guided_only:
+        scores = scores + APART * torch.from_numpy(started.astype(np.float64) - late)
+    if last_ids:
+        scores = scores.masked_fill(torch.isin(found.token, torch.tensor(last_ids)), float("-inf"))
+    within = ranked(scores[eligible], torch.from_numpy(positions[eligible])).numpy()
+    sequence: Positions = eligible[within]
+    least = max(1, limits.scheduled)
+    if limits.boost is not None:
+        return np.sort(_boosted(found, sequence, late, canvas, limits.boost, least, limits.quota))
+    if limits.confidence is not None:
+        sequence = sequence[reached_first(found.probability[sequence], limits.confidence).numpy()]
+    count = commit_count(limits.quota, int(eligible.size), found.probability[sequence], limits.confidence, least)
+    return np.sort(sequence[:count])
+
+
+def _boosted(
+    found: Candidates,
+    sequence: Positions,
+    late: NDArray[np.bool_],
+    canvas: NDArray[np.int64],
+    threshold: float,
+    least: int,
+    most: int,
+) -> Positions:
+    """The first `least` of `sequence`, and the others that guidance raises by `threshold`, `most` in all.
+
+    All positions were drawn at once, and guidance may want the same word at several of them: beyond `least` a token is
+    committed once, and not where the canvas has it already; none is committed `late` [M].
+    """
+    chosen = sequence[:least].tolist()
+    written = set(canvas.tolist()) | set(found.token[chosen].tolist())
+    boosts, tokens = found.boost.tolist(), found.token.tolist()
+    for index in sequence[least:].tolist():
+        if len(chosen) >= most:
+            break
+        if boosts[index] >= threshold and tokens[index] not in written and not late[index]:
+            chosen.append(index)
+            written.add(tokens[index])
+    return np.array(chosen, dtype=np.int64)
