@@ -17,12 +17,12 @@ from decoding.engine.runner import Runner
 from decoding.engine.scheduler import Scheduler
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from gate_models.audit_report import AuditReport, reports_in
-from gate_models.constants import ConstantCut, ConstantGates, shipped_cuts
-from gate_models.drained import DrainedGates, DrainedThreshold, shipped_thresholds
-from gate_models.fill import Reader
-from gate_models.learned import LearnedGates, shipped_folder
-from gate_models.paper_cuts import paper_cuts
+from gate_models.features.argmax_fill import Reader
+from gate_models.gates.audit_report import AuditReport, reports_in
+from gate_models.gates.constant import ConstantCut, ConstantGates, shipped_cuts
+from gate_models.gates.drained import DrainedGates, DrainedThreshold, shipped_thresholds
+from gate_models.gates.learned_resolver import LearnedGates, shipped_folder
+from gate_models.gates.paper_cuts import paper_cuts
 from service.settings import Settings
 
 logger = logging.getLogger(__name__)

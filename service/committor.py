@@ -15,8 +15,8 @@ from decoding.policy import decoding_policy as policies
 from decoding.policy.decoding_policy import step_at
 from decoding.request.job import Job, regime_of
 from decoding.request.validation import check_job
-from gate_models.offline.committor import GUIDED, Arm, State, cell_jobs
-from gate_models.offline.horizon import GridPoint, grid_points
+from gate_models.committor.committor import GUIDED, Arm, State, cell_jobs
+from gate_models.committor.horizon import GridPoint, grid_points
 from service.errors import invalid
 from service.schemas.committor import CommittorRequest, StateRequest
 from service.schemas.generate import GenerateRequest

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from gate_models.offline.committor import Cell, Committor, Rollout
-from gate_models.offline.crossfit import SPLITS, FreezeCounts, cross_fit
-from gate_models.offline.horizon import FreezePoint, FreezeSweep, GridPoint
-from gate_models.offline.intervals import Estimate
+from gate_models.committor.committor import Cell, Committor, Rollout
+from gate_models.committor.crossfit import SPLITS, FreezeCounts, cross_fit
+from gate_models.committor.horizon import FreezePoint, FreezeSweep, GridPoint
+from gate_models.statistics.intervals import Estimate
 from service.committor import Plan, measured_regime
 from service.committor_run import Finished, Recorded
 from service.jobs_schema import JobRecord, RolloutRecord

@@ -18,8 +18,8 @@ from decoding.engine.handle import Handle
 from decoding.engine.scheduler import QueueFullError
 from decoding.models.protocol import DenoisingModel
 from decoding.request.job import Job
-from gate_models.offline.committor import Judge, State, cell_jobs, judge_of
-from gate_models.offline.horizon import freeze_states, record_job
+from gate_models.committor.committor import Judge, State, cell_jobs, judge_of
+from gate_models.committor.horizon import freeze_states, record_job
 from service.committor import LABEL, Plan
 from service.database import DatabaseError
 from service.jobs_schema import JobRecord, RolloutRecord

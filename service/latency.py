@@ -22,8 +22,8 @@ from typing import Any, Final
 
 import httpx
 
-from gate_models.offline.bench import BenchSettings
-from gate_models.offline.tasks import TaskPrompt, load_task
+from gate_models.offline.bench.run import BenchSettings
+from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task
 
 START_SECONDS: Final = 300.0
 ROLLOUTS: Final = 4096

@@ -18,8 +18,8 @@ from decoding.policy.decoding_policy import FREEZE_GRID, GATE_SOURCES, PRESETS
 from decoding.policy.repair import SELECTORS
 from decoding.records.ledger import BRANCHES, PURPOSES
 from decoding.records.trace import Phase
-from gate_models.vigil import OUTCOMES as PAIR_OUTCOMES
-from gate_models.vigil import GateState
+from gate_models.gates.monitor import OUTCOMES as PAIR_OUTCOMES
+from gate_models.gates.monitor import GateState
 from service.replies import Decided
 from service.shadow_gates import WATCHED
 from service.translate import FallbackCode

@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from decoding.engine.handle import Handle
 from decoding.engine.observer import StepReport
 from decoding.gates.protocol import Decision, Gate
-from gate_models.vigil import GateState
+from gate_models.gates.monitor import GateState
 from service import metric_definitions as define
 from service.generation import Generation
 from service.metric_definitions import Metric, family_label

@@ -14,7 +14,7 @@ from decoding.policy.decoding_policy import DecodingPolicy, gate_defaults
 from decoding.records.ledger import Ledger
 from decoding.repair.passes import Pass
 from decoding.request.job import Job
-from gate_models.learned import LEARNED
+from gate_models.gates.learned_resolver import LEARNED
 from service.schemas import generate as wire
 from service.schemas.policy import ResolvedPolicy
 from service.translate import Prepared

@@ -2,7 +2,7 @@
 
 Samples are chosen by hash when their request is admitted, before anything is known of them. Of a chosen sample that
 was handed off, the guided continuation runs in spare rows (of one that kept guidance because its gate is suspended, the
-base tail from where the gate would have handed off), and both verdicts are a pair for `gate_models.vigil`.
+base tail from where the gate would have handed off), and both verdicts are a pair for `gate_models.gates.monitor`.
 """
 
 from __future__ import annotations

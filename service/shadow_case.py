@@ -21,9 +21,9 @@ from decoding.records.trace import Trace
 from decoding.request.canvas import CanvasState
 from decoding.request.job import Job, Sampling, regime_of
 from decoding.sampling.noise import NoiseKey
-from gate_models import features
-from gate_models.fill import Reader
-from gate_models.offline.gate_data import view_before
+from gate_models.features import vector as features
+from gate_models.features.argmax_fill import Reader
+from gate_models.offline.gate_training.dataset import view_before
 from service.recorded import subject_of
 from service.shadow_gates import AuditedGate
 from service.shadow_schema import AuditRecord, Served

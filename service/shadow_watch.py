@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from gate_models.vigil import AuditPair, GateState, Verdict, Vigil
+from gate_models.gates.monitor import AuditPair, GateState, Verdict, Vigil
 from service.metrics import Metrics
 from service.settings import Settings
 from service.shadow_gates import AuditedGate

@@ -17,7 +17,7 @@ from decoding.request.job import Job, Sampling, record_for, regime_of
 from decoding.request.row_estimates import selection_rows
 from decoding.request.validation import check_job
 from decoding.sampling.noise import NoiseKey
-from gate_models.cascade import affordable, served, shipped_cascades, within_budget
+from gate_models.policies.cascade import affordable, served, shipped_cascades, within_budget
 from service.anchors import NOWHERE, PeakChoice, asks_for_peak, at_peak, repair_of
 from service.canvas import fitting_canvas
 from service.errors import ApiError, invalid

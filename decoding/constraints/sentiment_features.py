@@ -1,8 +1,8 @@
 """Text -> hashed features of the shipped sentiment model.
 
-One function, shared by training (`gate_models/offline/train_sentiment.py`) and inference, so the two can never drift
-apart. Features are binary (present or not); names never leave this module, only their CRC-32 buckets do, hence the
-shipped model holds numbers and no training text.
+One function, shared by training (`gate_models/offline/scorers/train_sentiment.py`) and inference: the two can never
+drift apart. Features are binary (present or not). Names never leave this module, only their CRC-32 buckets do, hence
+the shipped model holds numbers and no training text.
 """
 
 from __future__ import annotations

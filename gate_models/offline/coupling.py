@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gate_models.offline.census_records import Census
+from gate_models.offline.census.records import Census
 
 
 def variance_ratio(census: Census) -> float | None:

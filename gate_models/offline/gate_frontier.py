@@ -9,7 +9,7 @@ from typing import Any, Final
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from gate_models.offline.gate_results import SourceResult
+from gate_models.offline.gate_audit.results import SourceResult
 
 _MARKS: Final = {
     "oracle": ("*", "black"),

@@ -55,13 +55,14 @@ def run(
 ) -> None:
     """Measure committors along recorded guided runs: every prompt x grid point x arm x N rollouts."""
     from decoding.policy.decoding_policy import FREEZE_GRID  # noqa: PLC0415
-    from gate_models.offline import census, census_store  # noqa: PLC0415
-    from gate_models.offline.census_plan import CensusSettings  # noqa: PLC0415
-    from gate_models.offline.execute import WorkerError  # noqa: PLC0415
+    from gate_models.offline.census import run as census  # noqa: PLC0415
+    from gate_models.offline.census import store  # noqa: PLC0415
+    from gate_models.offline.census.plan import CensusSettings  # noqa: PLC0415
+    from gate_models.offline.runs.process_pool import WorkerError  # noqa: PLC0415
 
     try:
         if compact is not None:
-            census_store.check_compact(compact, out)
+            store.check_compact(compact, out)
         settings = CensusSettings(
             subtasks=names(subtasks),
             prompts=prompts,
@@ -92,7 +93,7 @@ def run(
         writable(compact, "--compact", folder=True)
         finished = census.run(settings, out, workers=workers, shard=shard)
         if compact is not None and not finished.stopped:
-            census_store.write_compact(census_store.load_census(out, heavy=False), compact)
+            store.write_compact(store.load_census(out, heavy=False), compact)
     except (ValueError, WorkerError) as error:
         typer.echo(f"census: {error}", err=True)
         raise typer.Exit(2) from None

@@ -28,9 +28,9 @@ def run(
     max_rows: Annotated[int, typer.Option(min=2)] = 64,
 ) -> None:
     """Fates and horizons one factor at a time: guidance weight, canvas, steps. Resumable like the census."""
-    from gate_models.offline import ofat  # noqa: PLC0415
-    from gate_models.offline.census_plan import CensusSettings  # noqa: PLC0415
-    from gate_models.offline.execute import WorkerError  # noqa: PLC0415
+    from gate_models.offline.census import one_factor  # noqa: PLC0415
+    from gate_models.offline.census.plan import CensusSettings  # noqa: PLC0415
+    from gate_models.offline.runs.process_pool import WorkerError  # noqa: PLC0415
 
     try:
         centre = CensusSettings(
@@ -46,17 +46,17 @@ def run(
             dtype=dtype,
             max_rows=max_rows,
         )
-        configured = ofat.configurations(
+        configured = one_factor.configurations(
             centre,
             weights=numbers(weights),
             lengths=wholes(lengths),
             steps=wholes(steps),
         )
-        finished = ofat.run(configured, out, workers=workers, shard=shard)
+        finished = one_factor.run(configured, out, workers=workers, shard=shard)
     except (ValueError, OSError, WorkerError) as error:
         typer.echo(f"census-ofat: {error}", err=True)
         raise typer.Exit(2) from None
-    typer.echo(ofat.to_markdown(ofat.rows(out)))
+    typer.echo(one_factor.to_markdown(one_factor.rows(out)))
     if any(found.stopped for found in finished.values()):
         typer.echo("stopped; run the same command again to go on", err=True)
         raise typer.Exit(130)

@@ -54,7 +54,7 @@ def run(
     policy, value[:PRICE], risk[:MARGIN] (the family's own, as a server takes them); recorded; auto. Options follow a
     colon, such as :k8; a name that cannot be read is answered with all of them.
     """
-    from gate_models.offline import evaluate  # noqa: PLC0415
+    from gate_models.offline.evaluation import run as evaluate  # noqa: PLC0415
 
     try:
         settings = evaluate.EvaluateSettings(

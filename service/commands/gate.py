@@ -29,9 +29,9 @@ def train(
     jobs: Annotated[int, typer.Option(min=1, help="Threads that grow trees.")] = 1,
 ) -> None:
     """Train one gate a family from a census: constant cuts, fate and ordinal heads, value heads, risk ladders."""
-    from gate_models.offline.census_records import CensusError  # noqa: PLC0415
-    from gate_models.offline.train_gates import TrainSettings  # noqa: PLC0415
-    from gate_models.offline.train_gates import train as fit  # noqa: PLC0415
+    from gate_models.offline.census.records import CensusError  # noqa: PLC0415
+    from gate_models.offline.gate_training.train import TrainSettings  # noqa: PLC0415
+    from gate_models.offline.gate_training.train import train as fit  # noqa: PLC0415
 
     try:
         named = None if families is None else names(families)
@@ -46,9 +46,9 @@ def train(
 @app.command("list")
 def list_gates(folder: FolderOption = None) -> None:
     """One line a gate; those that must not be used, with the reason."""
-    from gate_models import artifact, learned  # noqa: PLC0415
+    from gate_models.gates import artifact, learned_resolver  # noqa: PLC0415
 
-    where = folder or learned.shipped_folder()
+    where = folder or learned_resolver.shipped_folder()
     bundles, refused = artifact.load_all(where)
     for bundle in bundles:
         typer.echo(_line(bundle.family, bundle.version, bundle.sources, where / bundle.family))
@@ -65,9 +65,9 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="The stored description as it is.")] = False,
 ) -> None:
     """What one gate is made of, where it holds and what its risk source promises."""
-    from gate_models import artifact, learned  # noqa: PLC0415
+    from gate_models.gates import artifact, learned_resolver  # noqa: PLC0415
 
-    where = (folder or learned.shipped_folder()) / family
+    where = (folder or learned_resolver.shipped_folder()) / family
     try:
         bundle = artifact.load(where)
     except artifact.ArtifactError as error:
@@ -111,11 +111,11 @@ def audit(
     ] = None,
 ) -> None:
     """Compare every gate source on fresh trajectories of prompts that trained nothing; write tables and plots."""
-    from gate_models import learned  # noqa: PLC0415
-    from gate_models.offline.audit_export import export  # noqa: PLC0415
-    from gate_models.offline.audit_gates import AuditSettings, headline  # noqa: PLC0415
-    from gate_models.offline.audit_gates import audit as run  # noqa: PLC0415
-    from gate_models.offline.census_records import CensusError  # noqa: PLC0415
+    from gate_models.gates import learned_resolver  # noqa: PLC0415
+    from gate_models.offline.census.records import CensusError  # noqa: PLC0415
+    from gate_models.offline.gate_audit.export import export  # noqa: PLC0415
+    from gate_models.offline.gate_audit.run import AuditSettings, headline  # noqa: PLC0415
+    from gate_models.offline.gate_audit.run import audit as run  # noqa: PLC0415
 
     try:
         widths = wholes(tail_widths)
@@ -133,7 +133,7 @@ def audit(
         )
         writable(out, "--out", folder=True)
         writable(compact, "--compact", folder=True)
-        content = run(settings, folder or learned.shipped_folder(), out, census)
+        content = run(settings, folder or learned_resolver.shipped_folder(), out, census)
         written = [] if compact is None else export(content, compact)
     except (CensusError, ValueError, OSError) as error:
         raise _failed(error) from None

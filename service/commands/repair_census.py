@@ -43,9 +43,11 @@ def run(
     report: Annotated[Path | None, typer.Option(help="Write the tables here (default: print them).")] = None,
 ) -> None:
     """Reopen failed runs by every selector, against a control that reopens nothing (paper, "Repair by Reopening")."""
-    from gate_models.offline import interventions, repair_report, repair_store  # noqa: PLC0415
-    from gate_models.offline.repair_arms import OWN_SELECTORS, PAPER_SELECTORS  # noqa: PLC0415
-    from gate_models.offline.repair_units import RepairSettings  # noqa: PLC0415
+    from gate_models.offline.repair_census import report as repair_report  # noqa: PLC0415
+    from gate_models.offline.repair_census import run as interventions  # noqa: PLC0415
+    from gate_models.offline.repair_census import store  # noqa: PLC0415
+    from gate_models.offline.repair_census.arms import OWN_SELECTORS, PAPER_SELECTORS  # noqa: PLC0415
+    from gate_models.offline.repair_census.units import RepairSettings  # noqa: PLC0415
 
     try:
         settings = RepairSettings(
@@ -67,7 +69,7 @@ def run(
         writable(out, "--out")
         writable(report, "--report")
         interventions.run(settings, out, census)
-        text = repair_report.report(*repair_store.read_units(out))
+        text = repair_report.report(*store.read_units(out))
     except BlockingIOError:
         typer.echo(f"repair-census: another process is at {out}", err=True)
         raise typer.Exit(2) from None

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from fastapi import APIRouter
 
-from gate_models.audit_report import AuditReport
-from gate_models.bundle import GateBundle
-from gate_models.constants import ConstantCut, version_of
-from gate_models.drained import MEASURED, DrainedThreshold
-from gate_models.ladder import MARGINS
+from gate_models.gates.audit_report import AuditReport
+from gate_models.gates.bundle import GateBundle
+from gate_models.gates.constant import ConstantCut, version_of
+from gate_models.gates.drained import MEASURED, DrainedThreshold
+from gate_models.statistics.fixed_sequence import MARGINS
 from service import examples
 from service.errors import ApiError
 from service.lifecycle import Service

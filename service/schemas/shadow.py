@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gate_models.vigil import GateState
+from gate_models.gates.monitor import GateState
 from service.schemas.base import Reply
 
 

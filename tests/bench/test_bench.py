@@ -14,11 +14,11 @@ import torch
 from decoding.models.bert_mini import int8 as bert_mini_int8
 from decoding.models.compute import compute_mode
 from decoding.models.registry import load_model
-from gate_models.offline import bench
-from gate_models.offline.bench import BenchSettings, run, table
-from gate_models.offline.policy_names import parse_policy
-from gate_models.offline.sequential import decode_sequentially
-from gate_models.offline.tasks import load_task
+from gate_models.offline.bench import run as bench
+from gate_models.offline.bench.run import BenchSettings, run, table
+from gate_models.offline.bench.sequential_baseline import decode_sequentially
+from gate_models.offline.benchmarks.tasks import load_task
+from gate_models.policies.names import parse_policy
 from tests.decoding.tiny import tiny_model
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from decoding.models.registry import load_model
-from gate_models import artifact
-from gate_models.offline.audit_export import export
+from gate_models.gates import artifact
+from gate_models.offline.gate_audit.export import export
 from tests.browser.chromium import TIMEOUT_MS, generate, opened
 from tests.gate_models import gates
 from tests.gate_models.test_audit_report import content

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from decoding.gates.protocol import Regime
-from gate_models import features
-from gate_models.bundle import Fates, GateBundle, Horizons
-from gate_models.forest import FateHead, OrdinalHead
-from gate_models.ladder import Ladder
-from gate_models.offline.gate_data import FamilyData
-from gate_models.offline.train_gates import TrainSettings, constant_cut, ladder
-from gate_models.offline.value_fit import fit_head, induce
-from gate_models.regime import AuditedRegime
+from gate_models.features import vector
+from gate_models.forest.heads import FateHead, OrdinalHead
+from gate_models.gates.bundle import Fates, GateBundle, Horizons
+from gate_models.gates.regime import AuditedRegime
+from gate_models.offline.gate_training.dataset import FamilyData
+from gate_models.offline.gate_training.train import TrainSettings, constant_cut, ladder
+from gate_models.offline.gate_training.value_fit import fit_head, induce
+from gate_models.statistics.fixed_sequence import Ladder
 
 CHECKPOINTS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
@@ -31,9 +31,9 @@ def family_data(model_hash: str = "hash", prompts: int = 120, seed: int = 0, len
     at = np.array([round(f * length) for f in CHECKPOINTS])
     needy = rng.random(prompts) < 0.5
     shape = (prompts, len(CHECKPOINTS))
-    found = rng.normal(size=(*shape, len(features.NAMES))).astype(np.float32)
-    found[..., features.NAMES.index("kl_mean")] = needy[:, None]
-    found[..., features.NAMES.index("fraction")] = np.array(CHECKPOINTS)
+    found = rng.normal(size=(*shape, len(vector.NAMES))).astype(np.float32)
+    found[..., vector.NAMES.index("kl_mean")] = needy[:, None]
+    found[..., vector.NAMES.index("fraction")] = np.array(CHECKPOINTS)
     early = np.array(CHECKPOINTS) < 0.5
     loss = np.where(needy[:, None] & early, 0.6, 0.0)
     guided = np.full(shape, 0.9)
@@ -64,12 +64,12 @@ def bundle(model_hash: str = "hash", *, prompts: int = 120, seed: int = 0, lengt
     """A gate from `family_data`, with every source."""
     data = family_data(model_hash, prompts, seed, length)
     runs = data.main_run()[data.of("train")]
-    rows = data.features[runs].reshape(-1, len(features.NAMES))
+    rows = data.features[runs].reshape(-1, len(vector.NAMES))
     points = len(CHECKPOINTS)
     fate = FateHead(20).fit(rows, np.repeat(data.fate[runs], points))
     known = np.isfinite(data.a_star[runs])
     horizon = OrdinalHead(20).fit(
-        data.features[runs][known].reshape(-1, len(features.NAMES)), np.repeat(data.a_star[runs][known], points)
+        data.features[runs][known].reshape(-1, len(vector.NAMES)), np.repeat(data.a_star[runs][known], points)
     )
     values = {width: fit_head(induce(data, width, runs, 0), 0, 20) for width in data.widths}
     edges = tuple(float(edge) for edge in horizon.edges_)

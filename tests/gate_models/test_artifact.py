@@ -9,8 +9,9 @@ import pickle
 import numpy as np
 import pytest
 
-from gate_models import artifact, features
-from gate_models.artifact import ArtifactError
+from gate_models.features import vector
+from gate_models.gates import artifact
+from gate_models.gates.artifact import ArtifactError
 from tests.gate_models import gates
 
 
@@ -27,7 +28,7 @@ def stored(trained, tmp_path):
 
 def test_round_trip(trained, stored):
     loaded = artifact.load(stored)
-    asked = np.random.default_rng(0).normal(size=(20, len(features.NAMES))).astype(np.float32)
+    asked = np.random.default_rng(0).normal(size=(20, len(vector.NAMES))).astype(np.float32)
     for item in dataclasses.fields(trained):
         if item.name not in {"fates", "horizons", "values"}:
             assert getattr(loaded, item.name) == getattr(trained, item.name), item.name
@@ -90,7 +91,7 @@ def test_objects_in_the_arrays_are_refused(stored):
 
 
 def test_outdated_gates_are_refused_with_what_to_do(stored, trained, tmp_path, monkeypatch):
-    monkeypatch.setattr(features, "SCHEMA", "0-older")
+    monkeypatch.setattr(vector, "SCHEMA", "0-older")
     artifact.save(trained, tmp_path / "older")
     monkeypatch.undo()
     with pytest.raises(ArtifactError, match=r"outdated.*astargate gate train"):

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from decoding.gates.protocol import Regime
-from gate_models.drained import DrainedThreshold, read_thresholds, write_thresholds
-from gate_models.offline import audit_drained
-from gate_models.offline.policy_names import parse_policy
+from gate_models.gates.drained import DrainedThreshold, read_thresholds, write_thresholds
+from gate_models.offline.drained import audit as audit_drained
+from gate_models.policies.names import parse_policy
 from tests.gate_models.order_samples import result, samples
 
 PLAIN = Regime("hash", "commongen-k3", 2.0, 16, 16, 1, 1.0, None, "probability", "confidence", "as_is")

@@ -6,11 +6,11 @@ from dataclasses import asdict
 
 import pytest
 
-from gate_models.audit_report import POOLED, REPORT, AuditReport, AuditReportError, reports_in
-from gate_models.offline import headline
-from gate_models.offline.audit_export import export
-from gate_models.offline.gate_results import SourceResult
-from gate_models.offline.intervals import Estimate
+from gate_models.gates.audit_report import POOLED, REPORT, AuditReport, AuditReportError, reports_in
+from gate_models.offline.gate_audit import readme_tables
+from gate_models.offline.gate_audit.export import export
+from gate_models.offline.gate_audit.results import SourceResult
+from gate_models.statistics.intervals import Estimate
 
 
 def result(source: str, width: int, *, frontier: bool = True) -> SourceResult:
@@ -63,7 +63,7 @@ def test_a_damaged_report_is_refused_by_name(tmp_path, text):
 def test_the_headline_is_made_from_the_reports(tmp_path, capsys, monkeypatch):
     export(content("a", "b"), tmp_path)
     monkeypatch.setattr("sys.argv", ["headline", "--gates", str(tmp_path), "--widths", "8"])
-    headline.main()
+    readme_tables.main()
     told = capsys.readouterr().out
     assert "| full_cfg | 1 | 0.712 | 0.60-0.80 | -0.050 [-0.10, +0.00] | 20.2 | 100% | - | - | 0.12 |" in told
     assert "| policy | 8 | 0.712 |" in told
@@ -71,4 +71,4 @@ def test_the_headline_is_made_from_the_reports(tmp_path, capsys, monkeypatch):
     assert "25 audit prompts of 2 families, 2 fresh runs each, seed 3" in told
     (tmp_path / REPORT).unlink()
     with pytest.raises(SystemExit, match="gate audit --compact"):
-        headline.main()
+        readme_tables.main()

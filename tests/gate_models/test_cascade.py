@@ -14,7 +14,11 @@ from decoding.gates.protocol import FractionGate, GateChoice, Regime
 from decoding.policy.decoding_policy import Gate
 from decoding.request.job import Job, Record
 from decoding.request.row_estimates import most_rows
-from gate_models.cascade import (
+from gate_models.offline.benchmarks.tasks import load_task
+from gate_models.offline.deployment import learn_cascade
+from gate_models.offline.deployment.learn_cascade import Candidate, candidate, greedy_order, learn, rounds
+from gate_models.offline.evaluation.run import EvaluateSettings, decode
+from gate_models.policies.cascade import (
     UNMEASURED,
     Cascades,
     Plan,
@@ -25,11 +29,7 @@ from gate_models.cascade import (
     within_budget,
     write_cascades,
 )
-from gate_models.offline import cascade_order
-from gate_models.offline.cascade_order import Candidate, candidate, greedy_order, learn, rounds
-from gate_models.offline.evaluate import EvaluateSettings, decode
-from gate_models.offline.policy_names import parse_policy
-from gate_models.offline.tasks import load_task
+from gate_models.policies.names import parse_policy
 from tests.decoding.tiny import job, tiny_model
 
 
@@ -79,7 +79,7 @@ def result(tmp: Path) -> Path:
 def test_plans_are_learned_written_and_never_borrowed(tmp_path: Path) -> None:
     out = tmp_path / "cascades.json"
     write_cascades(Cascades((Plan("collie-c07", "h", ("base",)), Plan("ccg-length", "h", ("base",)))), out)
-    cascade_order.main([str(result(tmp_path)), "--out", str(out), "--length", "2"])
+    learn_cascade.main([str(result(tmp_path)), "--out", str(out), "--length", "2"])
     cascades = read_cascades(out)
     assert {plan.family for plan in cascades.plans} == {"collie-c07", "ccg-length", "commongen-k3"}
     assert cascades.plan("commongen-k3", "h") == ("base", "full_cfg")

@@ -15,14 +15,14 @@ import pytest
 
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from gate_models.offline import census
-from gate_models.offline.census_labels import counts_of, labels_of
-from gate_models.offline.census_plan import CensusSettings, plan, shard_name, split_of, units_of
-from gate_models.offline.census_records import Census
-from gate_models.offline.census_report import report
-from gate_models.offline.census_store import digest, load_census, write_compact, write_json, write_shard
-from gate_models.offline.census_tables import to_markdown
-from gate_models.offline.census_work import _frozen_traces, _jobs, decode_items
+from gate_models.offline.census import run as census
+from gate_models.offline.census.labels import counts_of, labels_of
+from gate_models.offline.census.plan import CensusSettings, plan, shard_name, split_of, units_of
+from gate_models.offline.census.records import Census
+from gate_models.offline.census.report import report
+from gate_models.offline.census.store import digest, load_census, write_compact, write_json, write_shard
+from gate_models.offline.census.tables import to_markdown
+from gate_models.offline.census.worker import _frozen_traces, _jobs, decode_items
 from tests.gate_models.checkpoint import save_tiny
 
 SETTINGS = CensusSettings(

@@ -12,12 +12,12 @@ import pytest
 
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from gate_models.offline import census
-from gate_models.offline.census_plan import missing
-from gate_models.offline.census_records import Census, CensusError
-from gate_models.offline.census_report import report
-from gate_models.offline.census_store import cell_rows, digest, load_census, write_compact, write_json, write_shard
-from gate_models.offline.census_tables import to_json, to_markdown
+from gate_models.offline.census import run as census
+from gate_models.offline.census.plan import missing
+from gate_models.offline.census.records import Census, CensusError
+from gate_models.offline.census.report import report
+from gate_models.offline.census.store import cell_rows, digest, load_census, write_compact, write_json, write_shard
+from gate_models.offline.census.tables import to_json, to_markdown
 from tests.gate_models.checkpoint import save_tiny
 from tests.gate_models.test_census import MODEL, SETTINGS, in_process
 

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from gate_models.confidence_sequence import PATIENCE, ChangeTest, ConfidenceSequence, later_share
+from gate_models.statistics.confidence_sequence import PATIENCE, ChangeTest, ConfidenceSequence, later_share
 
 MARGIN, ERROR = 0.03, 0.05
 

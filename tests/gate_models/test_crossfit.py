@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gate_models.offline.crossfit import FreezeCounts, cross_fit, cross_fit_all, half_splits
-from gate_models.offline.inference import bootstrap, noninferiority
+from gate_models.committor.crossfit import FreezeCounts, cross_fit, cross_fit_all, half_splits
+from gate_models.offline.census.noninferiority import bootstrap, noninferiority
 
 GRID = (3, 6, 10, 14, 19, 29, 38)
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gate_models.offline import deployment_report
-from gate_models.offline.deployment import (
+from gate_models.offline.deployment import report
+from gate_models.offline.deployment.results import (
     Beside,
     Curve,
     Row,
@@ -23,9 +23,9 @@ from gate_models.offline.deployment import (
     rows_of,
     truncated,
 )
-from gate_models.offline.deployment_aim import ALL, against_best_of, against_full, best_beside, winners
-from gate_models.offline.fluency import load_judge
-from gate_models.offline.intervals import Estimate
+from gate_models.offline.deployment.verdicts import ALL, against_best_of, against_full, best_beside, winners
+from gate_models.offline.scorers.fluency import load_judge
+from gate_models.statistics.intervals import Estimate
 
 
 def sample(prompt: str, satisfied: bool, rows: int, *history: tuple[int, bool]) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def test_the_report_counts_where_the_aim_is_met(tmp_path: Path) -> None:
     worse = named({**CELLS, "cheap": [sample("a", True, 31), sample("b", False, 31)]})
     path = tmp_path / "result.json"
     path.write_text(json.dumps(result(**{"ccg-length": named(CELLS), "collie-c07": worse})))
-    deployment_report.main([str(path), "--out", str(tmp_path / "out"), "--aim", "handoff:0.3:repair3x4,auto"])
+    report.main([str(path), "--out", str(tmp_path / "out"), "--aim", "handoff:0.3:repair3x4,auto"])
     text = (tmp_path / "out" / "deployment.md").read_text()
     assert "| ccg-length (2) | 0.500 at 32.0 | 1.000 at 24.0 | +0.500 [" in text
     assert "| yes | 0.500 (base:best3) | yes |" in text

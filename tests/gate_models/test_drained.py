@@ -12,14 +12,14 @@ import pytest
 from decoding.engine.engine import Engine
 from decoding.gates.protocol import DrainedGate, FractionGate, Regime
 from decoding.policy.decoding_policy import GATE_DEFAULTS, Gate, PolicyError, resolve_policy
-from gate_models.constants import ConstantCut, ConstantGates
-from gate_models.drained import MEASURED, DrainedGates, DrainedThreshold, read_thresholds, write_thresholds
-from gate_models.ladder import MARGINS
-from gate_models.offline import calibrate_drained as own
-from gate_models.offline import drained_table
-from gate_models.offline.census_plan import split_of
-from gate_models.offline.gate_sweep import drained_step, run_job, sweep
-from gate_models.offline.tasks import SUBTASKS, TaskPrompt
+from gate_models.gates.constant import ConstantCut, ConstantGates
+from gate_models.gates.drained import MEASURED, DrainedGates, DrainedThreshold, read_thresholds, write_thresholds
+from gate_models.offline.benchmarks.tasks import SUBTASKS, TaskPrompt
+from gate_models.offline.census.plan import split_of
+from gate_models.offline.drained import calibrate as own
+from gate_models.offline.drained import table as drained_table
+from gate_models.offline.gate_audit.sweep import drained_step, run_job, sweep
+from gate_models.statistics.fixed_sequence import MARGINS
 from tests.decoding.tiny import tiny_model
 
 REGIME = Regime("hash", "commongen-k3", 2.0, 16, 16, 1, 1.0, None, "probability", "guidance_boost", "as_is")

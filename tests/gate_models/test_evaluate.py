@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from decoding.models.bert_mini.network import MiniModel
-from gate_models.offline import evaluate
-from gate_models.offline.card import evaluation_section
-from gate_models.offline.evaluate import EvaluateSettings
-from gate_models.offline.policy_names import parse_policy
-from gate_models.offline.results import ResultFile, identity, table
-from gate_models.offline.tasks import SUBTASKS
+from gate_models.offline.benchmarks.tasks import SUBTASKS
+from gate_models.offline.evaluation import run as evaluate
+from gate_models.offline.evaluation.run import EvaluateSettings
+from gate_models.offline.model_card.card import evaluation_section
+from gate_models.offline.runs.result_file import ResultFile, identity, table
+from gate_models.policies.names import parse_policy
 from tests.decoding.tiny import tiny_model
 
 SETTINGS = EvaluateSettings(("few-keywords", "ifeval-no-comma"), ("base", "full_cfg"), n=2, samples=2, threads=1)

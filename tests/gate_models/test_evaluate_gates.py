@@ -11,19 +11,21 @@ import pytest
 from decoding.gates.protocol import NeverGate
 from decoding.models.bert_mini.network import MiniModel
 from decoding.policy.decoding_policy import Gate
-from gate_models.bundle import GateBundle
-from gate_models.calibrated import shipped_file
-from gate_models.constants import ConstantGates
-from gate_models.fill import Reader
-from gate_models.learned import LearnedGates
-from gate_models.learned_gates import PolicyGate, RawGate, ValueGate
-from gate_models.offline import evaluate, evaluate_jobs, measured_horizons
-from gate_models.offline.evaluate import EvaluateSettings
-from gate_models.offline.evaluate_jobs import Jobs
-from gate_models.offline.measured_horizons import MeasuredHorizon, check_recorded, horizons_in
-from gate_models.offline.policy_names import parse_policy
-from gate_models.offline.results import table
-from gate_models.offline.tasks import TaskPrompt, load_task
+from gate_models.features.argmax_fill import Reader
+from gate_models.gates.bundle import GateBundle
+from gate_models.gates.calibrated import shipped_file
+from gate_models.gates.constant import ConstantGates
+from gate_models.gates.learned import PolicyGate, RawGate, ValueGate
+from gate_models.gates.learned_resolver import LearnedGates
+from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task
+from gate_models.offline.evaluation import jobs as evaluate_jobs
+from gate_models.offline.evaluation import measured_horizons
+from gate_models.offline.evaluation import run as evaluate
+from gate_models.offline.evaluation.jobs import Jobs
+from gate_models.offline.evaluation.measured_horizons import MeasuredHorizon, check_recorded, horizons_in
+from gate_models.offline.evaluation.run import EvaluateSettings
+from gate_models.offline.runs.result_file import table
+from gate_models.policies.names import parse_policy
 from service.schemas.generate import GenerateRequest
 from service.settings import Settings
 from service.translate import prepare

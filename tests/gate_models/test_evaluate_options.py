@@ -11,17 +11,18 @@ from decoding.gates.protocol import DrainedGate, NeverGate
 from decoding.models.bert_mini.network import MiniModel
 from decoding.models.registry import load_model
 from decoding.request.job import regime_of
-from gate_models import cascade
-from gate_models.cascade import Cascades, Plan
-from gate_models.constants import ConstantCut, ConstantGates
-from gate_models.drained import DrainedGates, DrainedThreshold
-from gate_models.fill import Reader
-from gate_models.learned import LearnedGates
-from gate_models.offline import evaluate, evaluate_jobs
-from gate_models.offline.evaluate import EvaluateSettings
-from gate_models.offline.evaluate_jobs import Jobs
-from gate_models.offline.policy_names import parse_policy
-from gate_models.offline.tasks import load_task
+from gate_models.features.argmax_fill import Reader
+from gate_models.gates.constant import ConstantCut, ConstantGates
+from gate_models.gates.drained import DrainedGates, DrainedThreshold
+from gate_models.gates.learned_resolver import LearnedGates
+from gate_models.offline.benchmarks.tasks import load_task
+from gate_models.offline.evaluation import jobs
+from gate_models.offline.evaluation import run as evaluate
+from gate_models.offline.evaluation.jobs import Jobs
+from gate_models.offline.evaluation.run import EvaluateSettings
+from gate_models.policies import cascade
+from gate_models.policies.cascade import Cascades, Plan
+from gate_models.policies.names import parse_policy
 from tests.decoding.tiny import tiny_model
 
 SETTINGS = EvaluateSettings(("few-keywords",), ("base",), n=2, threads=1)
@@ -29,9 +30,7 @@ SETTINGS = EvaluateSettings(("few-keywords",), ("base",), n=2, threads=1)
 
 def hold(monkeypatch: pytest.MonkeyPatch, held: ConstantGates) -> None:
     """The calibrated gates alone, none learned."""
-    monkeypatch.setattr(
-        evaluate_jobs, "shipped_gates", lambda model: LearnedGates((), held, Reader.of(model.spec, model.codec))
-    )
+    monkeypatch.setattr(jobs, "shipped_gates", lambda model: LearnedGates((), held, Reader.of(model.spec, model.codec)))
 
 
 def test_own_canvas_and_ablation_are_results_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

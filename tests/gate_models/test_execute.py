@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gate_models.offline.execute import Processes, Report, StoppedError, WorkerError
+from gate_models.offline.runs.process_pool import Processes, Report, StoppedError, WorkerError
 
 
 class Doubler:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gate_models.offline.fates import (
+from gate_models.committor.fates import (
     HANDOFF_FATES,
     guidance_fate,
     handoff_fate,

@@ -10,9 +10,9 @@ import pytest
 from decoding.engine.engine import Engine
 from decoding.gates.protocol import GateView
 from decoding.request.job import regime_of
-from gate_models import features
-from gate_models.commit_order import commit_order_features
-from gate_models.fill import Reader
+from gate_models.features import vector as features
+from gate_models.features.argmax_fill import Reader
+from gate_models.features.commit_order import commit_order_features
 from tests.decoding.tiny import job, tiny_model
 
 CONSTRAINT = {"type": "keywords", "keywords": ["a", "b", "c"]}

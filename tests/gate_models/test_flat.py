@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
-from gate_models.flat import FlatForest
+from gate_models.forest.flat import FlatForest
 
 
 @settings(max_examples=25, deadline=None)

@@ -9,8 +9,8 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from gate_models.offline.fluency import SHIPPED, CausalJudge, fluency, load_judge
-from gate_models.offline.ngram import Score
+from gate_models.offline.scorers.fluency import SHIPPED, CausalJudge, fluency, load_judge
+from gate_models.offline.scorers.ngram import Score
 
 TEXTS = ["a b c d", "b b", "d c b a d c"]
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from gate_models.bundle import Horizons
-from gate_models.forest import SHIFT, FateHead, OrdinalHead, bins
+from gate_models.forest.heads import SHIFT, FateHead, OrdinalHead, bins
+from gate_models.gates.bundle import Horizons
 
 
 @pytest.mark.slow

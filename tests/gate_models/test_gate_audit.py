@@ -10,18 +10,18 @@ import pytest
 from decoding.engine.engine import Engine
 from decoding.gates.protocol import DrainedGate, FractionGate, NeverGate
 from decoding.policy.decoding_policy import Gate, resolve_policy
-from gate_models.fill import Reader
-from gate_models.learned_gates import PolicyGate, RawGate, ValueGate
-from gate_models.offline.fluency import load_judge
-from gate_models.offline.gate_accuracy import cross_validated
-from gate_models.offline.gate_data import rows_of
+from gate_models.features.argmax_fill import Reader
+from gate_models.gates.learned import PolicyGate, RawGate, ValueGate
+from gate_models.offline.benchmarks.tasks import TaskPrompt
+from gate_models.offline.gate_audit.accuracy import cross_validated
+from gate_models.offline.gate_audit.arms import arms_at, decided_steps, never_arms
+from gate_models.offline.gate_audit.report import source_table
+from gate_models.offline.gate_audit.results import Fluency, at_same_rows, results
+from gate_models.offline.gate_audit.sources import all_arms
+from gate_models.offline.gate_audit.sweep import SweepSettings, run_job, sweep, sweep_steps
 from gate_models.offline.gate_frontier import plot
-from gate_models.offline.gate_readoff import arms_at, decided_steps, never_arms
-from gate_models.offline.gate_results import Fluency, at_same_rows, results
-from gate_models.offline.gate_sources import all_arms
-from gate_models.offline.gate_sweep import SweepSettings, run_job, sweep, sweep_steps
-from gate_models.offline.gate_tables import source_table
-from gate_models.offline.tasks import TaskPrompt
+from gate_models.offline.gate_training.dataset import rows_of
+from gate_models.offline.scorers.fluency import load_judge
 from tests.decoding.tiny import tiny_model
 from tests.gate_models import gates
 

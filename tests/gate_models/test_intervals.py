@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gate_models.offline.inference import bootstrap
-from gate_models.offline.intervals import mean_interval, newcombe, paired_newcombe, proportion, welch
+from gate_models.offline.census.noninferiority import bootstrap
+from gate_models.statistics.intervals import mean_interval, newcombe, paired_newcombe, proportion, welch
 
 N = 24
 

@@ -10,11 +10,11 @@ from decoding.engine.engine import Engine
 from decoding.gates.protocol import FractionGate
 from decoding.policy.decoding_policy import Gate, resolve_policy, step_at
 from decoding.request.job import regime_of
-from gate_models import artifact
-from gate_models.constants import ConstantCut, ConstantGates
-from gate_models.fill import Reader
-from gate_models.learned import LEARNED, LearnedGates
-from gate_models.learned_gates import PolicyGate, RawGate, ValueGate
+from gate_models.features.argmax_fill import Reader
+from gate_models.gates import artifact
+from gate_models.gates.constant import ConstantCut, ConstantGates
+from gate_models.gates.learned import PolicyGate, RawGate, ValueGate
+from gate_models.gates.learned_resolver import LEARNED, LearnedGates
 from tests.decoding.tiny import job, tiny_model
 from tests.gate_models import gates
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from decoding.models.protocol import DenoisingModel
-from gate_models.offline import ofat
-from gate_models.offline.census_plan import CensusSettings
-from gate_models.offline.census_report import report
-from gate_models.offline.census_tables import to_markdown
+from gate_models.offline.census import one_factor
+from gate_models.offline.census.plan import CensusSettings
+from gate_models.offline.census.report import report
+from gate_models.offline.census.tables import to_markdown
 from gate_models.offline.coupling import variance_ratio
 from tests.decoding.tiny import tiny_model
 from tests.gate_models.test_census import in_process
@@ -27,7 +27,7 @@ def model() -> DenoisingModel:
 
 
 def test_one_factor_moves_at_a_time() -> None:
-    found = ofat.configurations(CENTRE, weights=(0.5, 2.0), lengths=(12,), steps=(8,))
+    found = one_factor.configurations(CENTRE, weights=(0.5, 2.0), lengths=(12,), steps=(8,))
     assert list(found) == ["centre", "weight-0.5", "length-12", "steps-8"]
     assert found["weight-0.5"] == replace(CENTRE, weight=0.5)
     assert found["length-12"] == replace(CENTRE, gen_length=12)
@@ -35,14 +35,14 @@ def test_one_factor_moves_at_a_time() -> None:
 
 
 def test_the_table_reads_every_configuration(model: DenoisingModel, tmp_path: Path) -> None:
-    configured = ofat.configurations(CENTRE, weights=(0.5,), steps=(8, 12))
+    configured = one_factor.configurations(CENTRE, weights=(0.5,), steps=(8, 12))
     for name, settings in configured.items():
         in_process(settings, tmp_path / name, model)
-    rows = ofat.rows(tmp_path)
+    rows = one_factor.rows(tmp_path)
     assert {row.configuration for row in rows} == set(configured)
     assert all(row.prompts == sum(row.fates.values()) == 1 for row in rows)
     assert [row.configuration for row in rows] == ["centre", "steps-8", "steps-12", "weight-0.5"]
-    text = ofat.to_markdown(rows)
+    text = one_factor.to_markdown(rows)
     assert all(name in text for name in configured)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gate_models.offline.order_gates import beside, paired
-from gate_models.offline.order_matches import matches
-from gate_models.offline.order_plots import plot_frontiers
-from gate_models.offline.order_points import beside_recorded, read
-from gate_models.offline.order_report import Study
+from gate_models.offline.order_study.learned_gates import beside, paired
+from gate_models.offline.order_study.matches import matches
+from gate_models.offline.order_study.plots import plot_frontiers
+from gate_models.offline.order_study.points import beside_recorded, read
+from gate_models.offline.order_study.report import Study
 from tests.gate_models.order_samples import result, samples
 from tests.gate_models.test_order_report import COMMON, FIRST, OWN16, audit, family, measured
 

@@ -12,8 +12,8 @@ from decoding.models.registry import load_model
 from decoding.models.tools.make_random import make_random
 from decoding.policy.decoding_policy import Gate, step_at
 from decoding.request.job import regime_of
-from gate_models.constants import ConstantGates, version_of
-from gate_models.paper_cuts import SOURCE, is_llada_instruct, paper_cuts
+from gate_models.gates.constant import ConstantGates, version_of
+from gate_models.gates.paper_cuts import SOURCE, is_llada_instruct, paper_cuts
 from tests.decoding.tiny import job, tiny_model
 
 

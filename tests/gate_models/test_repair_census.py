@@ -11,18 +11,20 @@ import numpy as np
 import pytest
 
 from decoding.models.bert_mini.network import MiniModel
-from gate_models.offline import interventions, repair_gains, repair_report
-from gate_models.offline.census_labels import counts_of
-from gate_models.offline.census_plan import CensusSettings, plan
-from gate_models.offline.census_records import CensusError
-from gate_models.offline.census_store import load_census, write_json, write_shard
-from gate_models.offline.census_work import decode_items
-from gate_models.offline.interventions import RepairCensus
-from gate_models.offline.lesion import competitor, lesion_unit
-from gate_models.offline.repair_arms import CONTROL, Anchored, anchors_of, population_of
-from gate_models.offline.repair_store import read_units
-from gate_models.offline.repair_units import RepairSettings, Unit, fresh_job, frozen_runs, units_of
-from gate_models.offline.tasks import TaskPrompt
+from gate_models.offline.benchmarks.tasks import TaskPrompt
+from gate_models.offline.census.labels import counts_of
+from gate_models.offline.census.plan import CensusSettings, plan
+from gate_models.offline.census.records import CensusError
+from gate_models.offline.census.store import load_census, write_json, write_shard
+from gate_models.offline.census.worker import decode_items
+from gate_models.offline.repair_census import gains
+from gate_models.offline.repair_census import report as repair_report
+from gate_models.offline.repair_census import run as interventions
+from gate_models.offline.repair_census.arms import CONTROL, Anchored, anchors_of, population_of
+from gate_models.offline.repair_census.lesion import competitor, lesion_unit
+from gate_models.offline.repair_census.run import RepairCensus
+from gate_models.offline.repair_census.store import read_units
+from gate_models.offline.repair_census.units import RepairSettings, Unit, fresh_job, frozen_runs, units_of
 from tests.decoding.tiny import job, tiny_model
 
 SETTINGS = RepairSettings(("ifeval-letter-freq",), prompts=2, seeds=1, continuations=2, counts=(1, 2))
@@ -34,7 +36,7 @@ class NoJudge:
     name = "none"
 
     def score(self, texts: Any) -> list[Any]:
-        from gate_models.offline.ngram import Score
+        from gate_models.offline.scorers.ngram import Score
 
         return [Score(1.0, 1) for _ in texts]
 
@@ -186,10 +188,10 @@ def test_the_report_pairs_by_prompt() -> None:
         unit("b", 0, [False, False], [False, False]),
     ]
     many = [{**one, "prompt": f"{one['prompt']}{copy}"} for copy in range(3) for one in units]
-    assert repair_gains.gain(many, "pre", ("commit_confidence", 1)).startswith("+0.250 [+0.")
-    assert repair_gains.gain(units, "pre", ("commit_confidence", 1)) == "+0.250", "two prompts bear no interval"
-    assert repair_gains.gain(units, "post", ("commit_confidence", 1)) == "-"
-    assert repair_gains.agreement(units, "committor", "commit_confidence") == "1.00 of 3"
+    assert gains.gain(many, "pre", ("commit_confidence", 1)).startswith("+0.250 [+0.")
+    assert gains.gain(units, "pre", ("commit_confidence", 1)) == "+0.250", "two prompts bear no interval"
+    assert gains.gain(units, "post", ("commit_confidence", 1)) == "-"
+    assert gains.agreement(units, "committor", "commit_confidence") == "1.00 of 3"
     assert "0 masks left in 18 continuations; control bit-equal 6/6" in repair_report.length_audit(units)
     header = {
         "model_hash": "h",

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from gate_models.betting import growth_rates, log_wealth, prompts_needed, upper_bound
-from gate_models.ladder import MARGINS, Ladder
-from gate_models.offline.train_gates import handoff_losses, risk_settings
+from gate_models.offline.gate_training.train import handoff_losses, risk_settings
+from gate_models.statistics.betting import growth_rates, log_wealth, prompts_needed, upper_bound
+from gate_models.statistics.fixed_sequence import MARGINS, Ladder
 
 NEEDED = -math.log(0.05)
 

@@ -7,14 +7,15 @@ import re
 import pytest
 
 from decoding.models.registry import load_model
-from gate_models import artifact
-from gate_models.audit_report import AuditReport, reports_in
-from gate_models.fill import Reader
-from gate_models.learned import shipped_folder
-from gate_models.offline import census_report, census_tables
-from gate_models.offline.census_store import load_census
-from gate_models.offline.gate_data import families_of, family_data
-from gate_models.offline.train_gates import data_hash
+from gate_models.features.argmax_fill import Reader
+from gate_models.gates import artifact
+from gate_models.gates.audit_report import AuditReport, reports_in
+from gate_models.gates.learned_resolver import shipped_folder
+from gate_models.offline.census import report as census_report
+from gate_models.offline.census import tables
+from gate_models.offline.census.store import load_census
+from gate_models.offline.gate_training.dataset import families_of, family_data
+from gate_models.offline.gate_training.train import data_hash
 
 FOLDER = shipped_folder().parent / "census"
 CHECKED = 2
@@ -33,7 +34,7 @@ def model():
 
 def test_it_is_of_the_shipped_model_and_its_card_is_its_report(census, model):
     assert census.manifest["model_hash"] == model.spec.hash
-    told = census_tables.to_markdown(census, census_report.report(census, splits=200), 200)
+    told = tables.to_markdown(census, census_report.report(census, splits=200), 200)
     card = (FOLDER / "README.md").read_text(encoding="utf-8")
     lines = [line for line in told.splitlines() if line.startswith("|")]
     assert len(lines) > 80

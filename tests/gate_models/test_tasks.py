@@ -15,10 +15,9 @@ from decoding.constraints import FAMILIES, parse
 from decoding.mini.topics import load_pairs
 from decoding.models.bert_mini.vocabulary import UNK
 from decoding.models.registry import shipped_model
-from gate_models.offline import tasks
-from gate_models.offline.benchmarks import held_out
+from gate_models.offline.benchmarks import held_out, tasks
 from gate_models.offline.benchmarks.build import BUILDERS, lines_of
-from gate_models.offline.tasks import SUBTASKS, TaskPrompt, load_task, task_names
+from gate_models.offline.benchmarks.tasks import SUBTASKS, TaskPrompt, load_task, task_names
 
 OLDER = {"commongen", "few-keywords", "no-comma", "word-count"}
 FURTHER = {"ccg-multi-mixed", "held-out-wording"}

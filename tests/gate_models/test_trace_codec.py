@@ -9,7 +9,7 @@ import pytest
 
 from decoding.engine.engine import Engine
 from decoding.records.trace import Resumption, StepStats, Summary, Trace
-from gate_models.offline.trace_codec import decode_trace, encode_trace
+from gate_models.offline.runs.trace_codec import decode_trace, encode_trace
 from tests.decoding.tiny import job, tiny_model
 
 SUMMARY = Summary(3, 0.1, 0.2, 0.3, 0.4, 0.05)

@@ -9,16 +9,17 @@ import pytest
 
 from decoding.models.registry import load_model
 from decoding.policy.decoding_policy import Gate
-from gate_models import artifact, features
-from gate_models.constants import ConstantGates
-from gate_models.fill import Reader
-from gate_models.learned import LearnedGates
-from gate_models.offline import census
-from gate_models.offline.census_plan import CensusSettings, plan
-from gate_models.offline.census_store import load_census, write_json, write_shard
-from gate_models.offline.census_work import decode_items
-from gate_models.offline.gate_data import families_of, family_data
-from gate_models.offline.train_gates import TrainSettings, constant_cut, train
+from gate_models.features import vector
+from gate_models.features.argmax_fill import Reader
+from gate_models.gates import artifact
+from gate_models.gates.constant import ConstantGates
+from gate_models.gates.learned_resolver import LearnedGates
+from gate_models.offline.census import run as census
+from gate_models.offline.census.plan import CensusSettings, plan
+from gate_models.offline.census.store import load_census, write_json, write_shard
+from gate_models.offline.census.worker import decode_items
+from gate_models.offline.gate_training.dataset import families_of, family_data
+from gate_models.offline.gate_training.train import TrainSettings, constant_cut, train
 from tests.gate_models import gates
 from tests.gate_models.checkpoint import save_tiny
 
@@ -57,7 +58,7 @@ def test_training_data_come_from_the_census(folder):
     data = family_data(found, "ifeval-no-comma", Reader.of(model.spec, model.codec), model.spec.hash)
     assert data.at.tolist() == [1, 2, 5, 6]
     assert data.widths == (1, 4)
-    assert data.features.shape == (45 * 3, 4, len(features.NAMES))  # two runs at w = 2, one at 1; w = 0 teaches nothing
+    assert data.features.shape == (45 * 3, 4, len(vector.NAMES))  # two runs at w = 2, one at 1; w = 0 teaches nothing
     assert sorted(set(data.run_weight)) == [1.0, 2.0]
     prompt = found.of("ifeval-no-comma")[7]
     row = data.prompts.index(prompt.key[1])

@@ -9,9 +9,9 @@ from itertools import count, cycle, zip_longest
 import numpy as np
 import pytest
 
-from gate_models.betting import log_wealth
-from gate_models.offline.vigil_power import ACTIVE, BAD, SUSPENDED, UNCERTIFIED, delays, draw, fold
-from gate_models.vigil import OUTCOMES, AuditPair, Vigil, epoch_error
+from gate_models.gates.monitor import OUTCOMES, AuditPair, Vigil, epoch_error
+from gate_models.offline.gate_audit.monitor_power import ACTIVE, BAD, SUSPENDED, UNCERTIFIED, delays, draw, fold
+from gate_models.statistics.betting import log_wealth
 
 MARGIN, ERROR = 0.03, 0.05
 STATES = {"uncertified": UNCERTIFIED, "active": ACTIVE, "suspended": SUSPENDED}
@@ -184,7 +184,7 @@ def test_traffic_that_changes_keeps_the_certificate_honest():
     assert course.ever(ACTIVE).mean() <= ERROR / 2
 
 
-# Power; the same figures in docs/shadow-audit.md by `python -m gate_models.offline.vigil_power`
+# Power; the same figures in docs/shadow-audit.md by `python -m gate_models.offline.gate_audit.monitor_power`
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from decoding.engine.runner import Runner
 from decoding.gates.protocol import Regime
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from gate_models.bundle import GateBundle
-from gate_models.constants import ConstantCut, ConstantGates, shipped_cuts
-from gate_models.fill import Reader
-from gate_models.learned import LearnedGates
-from gate_models.offline.tasks import load_task
+from gate_models.features.argmax_fill import Reader
+from gate_models.gates.bundle import GateBundle
+from gate_models.gates.constant import ConstantCut, ConstantGates, shipped_cuts
+from gate_models.gates.learned_resolver import LearnedGates
+from gate_models.offline.benchmarks.tasks import load_task
 from service.backend import Backend
 from service.database import Database
 from service.metrics import Metrics

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from decoding.gates.protocol import BuiltinGates
-from gate_models.cascade import Cascades, Plan, read_cascades, shipped_path
-from gate_models.offline.family_gates import needs_family, shipped_gates
-from gate_models.offline.policy_names import parse_policy
-from gate_models.offline.tasks import load_task
+from gate_models.offline.benchmarks.tasks import load_task
+from gate_models.policies.cascade import Cascades, Plan, read_cascades, shipped_path
+from gate_models.policies.family_gates import needs_family, shipped_gates
+from gate_models.policies.names import parse_policy
 from service import local, translate
 from service.schemas.generate import GenerateRequest
 from service.settings import Settings

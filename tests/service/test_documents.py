@@ -14,9 +14,9 @@ from decoding.gates.protocol import Decision
 from decoding.policy import decoding_policy as policies
 from decoding.policy.repair import Repair
 from decoding.records.events import ReopenEvent, StepEvent
-from gate_models import artifact
-from gate_models.constants import shipped_cuts
-from gate_models.learned import shipped_folder
+from gate_models.gates import artifact
+from gate_models.gates.constant import shipped_cuts
+from gate_models.gates.learned_resolver import shipped_folder
 from service import auth, examples, openapi
 from service.schemas.generate import GateResult, ReopenEventReply, StepEventReply
 from service.schemas.policy import (

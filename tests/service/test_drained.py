@@ -6,8 +6,8 @@ import pytest
 
 from decoding.constraints import FAMILIES
 from decoding.models.registry import load_model
-from gate_models.drained import MEASURED, shipped_thresholds
-from gate_models.offline.tasks import load_task
+from gate_models.gates.drained import MEASURED, shipped_thresholds
+from gate_models.offline.benchmarks.tasks import load_task
 
 FIELDS = ("guidance_scale", "guided_width", "order", "boost_threshold", "tail_width")
 

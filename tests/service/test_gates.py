@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from decoding.models.registry import load_model
-from gate_models import artifact
-from gate_models.offline.audit_export import export
+from gate_models.gates import artifact
+from gate_models.offline.gate_audit.export import export
 from service.cli import app
 from tests.gate_models import gates
 from tests.gate_models.test_audit_report import content

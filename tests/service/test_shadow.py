@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from decoding.engine.rollouts import continuations
 from decoding.gates.protocol import NeverGate
-from gate_models.offline.horizon import state_at
+from gate_models.committor.horizon import state_at
 from service.database import open_database
 from service.leases import MAX_ATTEMPTS
 from service.shadow import chosen_samples

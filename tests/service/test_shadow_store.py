@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import func, select, update
 from typer.testing import CliRunner
 
-from gate_models.vigil import AuditPair, Vigil
+from gate_models.gates.monitor import AuditPair, Vigil
 from service.cli import app
 from service.leases import MAX_ATTEMPTS, LeaseLostError
 from service.metrics import Metrics

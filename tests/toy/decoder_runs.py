@@ -20,8 +20,8 @@ from decoding.request.job import Job, Sampling
 from decoding.sampling.commit_order import Order
 from decoding.sampling.kernel import Candidates
 from decoding.sampling.noise import NoiseKey
-from gate_models.offline.toy import PROMPT, Canvas, ToyModel, ToyTables
-from gate_models.offline.toy_exact import Rules
+from gate_models.offline.toy.exact_step import Rules
+from gate_models.offline.toy.model import PROMPT, Canvas, ToyModel, ToyTables
 
 POSITION = Order("position", lambda found, _: torch.zeros_like(found.probability))
 """Left to right: all scores tie, and ties go to the smaller position."""

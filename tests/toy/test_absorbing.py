@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from gate_models.offline.toy import Canvas, designed_tables, random_tables
-from gate_models.offline.toy_chain import AbsorbingChain, CoupledPair
-from gate_models.offline.toy_committor import ExactToy, horizon_of
-from gate_models.offline.toy_exact import Rules
+from gate_models.offline.toy.absorbing_chain import AbsorbingChain, CoupledPair
+from gate_models.offline.toy.exact_committor import ExactToy, horizon_of
+from gate_models.offline.toy.exact_step import Rules
+from gate_models.offline.toy.model import Canvas, designed_tables, random_tables
 
 EXACT = 1e-10
 FRONT = (0.7, 0.5, 0.3, 0.2, 0.1, 1.0)

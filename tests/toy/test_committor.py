@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from decoding.engine.handle import Outcome
-from gate_models.offline.committor import BASE, GUIDED, Arm, Committor, Coupling, State, cell_jobs, collect
-from gate_models.offline.intervals import mean_interval
-from gate_models.offline.toy import random_tables
-from gate_models.offline.toy_committor import ExactToy
-from gate_models.offline.toy_exact import Phase, Rules, schedule
+from gate_models.committor.committor import BASE, GUIDED, Arm, Committor, Coupling, State, cell_jobs, collect
+from gate_models.offline.toy.exact_committor import ExactToy
+from gate_models.offline.toy.exact_step import Phase, Rules, schedule
+from gate_models.offline.toy.model import random_tables
+from gate_models.statistics.intervals import mean_interval
 from tests.toy.decoder_runs import Verdict, engine_of, finish, job_of, wilson
 
 TABLES = random_tables(3, length=4, spread=0.6)

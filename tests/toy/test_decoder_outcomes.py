@@ -16,9 +16,9 @@ import torch
 from decoding.engine.engine import Engine
 from decoding.gates import protocol
 from decoding.sampling import commit_order
-from gate_models.offline.toy import ToyTables, random_tables
-from gate_models.offline.toy_committor import ExactToy
-from gate_models.offline.toy_exact import Rules, distributions
+from gate_models.offline.toy.exact_committor import ExactToy
+from gate_models.offline.toy.exact_step import Rules, distributions
+from gate_models.offline.toy.model import ToyTables, random_tables
 from tests.toy.decoder_runs import (
     POSITION,
     count_paths,

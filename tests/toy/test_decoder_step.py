@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from decoding.engine.runner import Runner
 from decoding.request.canvas import CanvasState
 from decoding.sampling import commit_order, noise
-from gate_models.offline.toy import ToyModel, ToyTables, random_tables
-from gate_models.offline.toy_exact import (
+from gate_models.offline.toy.exact_step import (
     Distributions,
     Phase,
     Rules,
@@ -29,6 +28,7 @@ from gate_models.offline.toy_exact import (
     distributions,
     schedule,
 )
+from gate_models.offline.toy.model import ToyModel, ToyTables, random_tables
 from tests.toy.decoder_runs import BASE_PROBABILITY, POSITION, job_of
 
 SMALL = random_tables(1)

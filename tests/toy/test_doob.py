@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from decoding.sampling import commit_order
-from gate_models.offline.toy import NEVER, ToyTables, random_tables
-from gate_models.offline.toy_committor import ExactToy
-from gate_models.offline.toy_exact import Rules
+from gate_models.offline.toy.exact_committor import ExactToy
+from gate_models.offline.toy.exact_step import Rules
+from gate_models.offline.toy.model import NEVER, ToyTables, random_tables
 from tests.toy.decoder_runs import POSITION, decode
 
 EXACT = 1e-10

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from gate_models.offline.toy import random_tables
-from gate_models.offline.toy_committor import ExactToy
-from gate_models.offline.toy_exact import Rules, distributions
+from gate_models.offline.toy.exact_committor import ExactToy
+from gate_models.offline.toy.exact_step import Rules, distributions
+from gate_models.offline.toy.model import random_tables
 
 EXACT = 1e-10
 SCALES = (0.1, 0.5, 1.5)

@@ -12,9 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from decoding.gates.protocol import NeverGate
-from gate_models.offline.committor import BASE, GUIDED, Committor, cell_jobs, collect
-from gate_models.offline.fates import handoff_fate, persistent_point
-from gate_models.offline.horizon import (
+from gate_models.committor.committor import BASE, GUIDED, Committor, cell_jobs, collect
+from gate_models.committor.fates import handoff_fate, persistent_point
+from gate_models.committor.horizon import (
     FreezePoint,
     FreezeSweep,
     ensemble_horizon,
@@ -24,9 +24,9 @@ from gate_models.offline.horizon import (
     record_job,
     switch_jobs,
 )
-from gate_models.offline.toy import ToyTables, random_tables
-from gate_models.offline.toy_committor import ExactToy
-from gate_models.offline.toy_exact import Phase, Rules, TieError
+from gate_models.offline.toy.exact_committor import ExactToy
+from gate_models.offline.toy.exact_step import Phase, Rules, TieError
+from gate_models.offline.toy.model import ToyTables, random_tables
 from tests.toy.decoder_runs import Verdict, engine_of, finish, job_of, path_of, wilson
 
 RULES = Rules(4, scale=2.0)

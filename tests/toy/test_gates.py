@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from decoding.gates.protocol import Regime
-from gate_models.ladder import MARGINS, Ladder
-from gate_models.offline.gate_data import FamilyData
-from gate_models.offline.toy import ToyTables, random_tables
-from gate_models.offline.toy_committor import ExactToy
-from gate_models.offline.toy_exact import Rules
-from gate_models.offline.value_fit import fit_head, induce
+from gate_models.offline.gate_training.dataset import FamilyData
+from gate_models.offline.gate_training.value_fit import fit_head, induce
+from gate_models.offline.toy.exact_committor import ExactToy
+from gate_models.offline.toy.exact_step import Rules
+from gate_models.offline.toy.model import ToyTables, random_tables
+from gate_models.statistics.fixed_sequence import MARGINS, Ladder
 
 STEPS = 4
 CHECKPOINTS = (1, 2, 3)

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from gate_models.offline.fates import guidance_fate
-from gate_models.offline.toy import ToyTables, random_tables
-from gate_models.offline.toy_committor import ExactToy
-from gate_models.offline.toy_exact import Rules, TieError
+from gate_models.committor.fates import guidance_fate
+from gate_models.offline.toy.exact_committor import ExactToy
+from gate_models.offline.toy.exact_step import Rules, TieError
+from gate_models.offline.toy.model import ToyTables, random_tables
 from tests.toy.decoder_runs import engine_of, finish, job_of, wilson
 from tests.toy.test_freeze import PREDICATES, Success, committors
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from gate_models.offline.toy import random_tables
-from gate_models.offline.toy_committor import ExactToy, Horizon, horizon_of
-from gate_models.offline.toy_exact import Rules
+from gate_models.offline.toy.exact_committor import ExactToy, Horizon, horizon_of
+from gate_models.offline.toy.exact_step import Rules
+from gate_models.offline.toy.model import random_tables
 
 EXACT = 1e-10
 TABLES = random_tables(3, length=4)

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from gate_models.offline.toy import random_tables
-from gate_models.offline.toy_committor import ExactToy
-from gate_models.offline.toy_exact import Phase, Rules
+from gate_models.offline.toy.exact_committor import ExactToy
+from gate_models.offline.toy.exact_step import Phase, Rules
+from gate_models.offline.toy.model import random_tables
 
 EXACT = 1e-10
 TABLES = random_tables(4, length=4)

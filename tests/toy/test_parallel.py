@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from gate_models.offline.toy import NEVER, Canvas, ToyTables, designed_tables, random_tables
-from gate_models.offline.toy_committor import ExactToy
-from gate_models.offline.toy_exact import Rules
+from gate_models.offline.toy.exact_committor import ExactToy
+from gate_models.offline.toy.exact_step import Rules
+from gate_models.offline.toy.model import NEVER, Canvas, ToyTables, designed_tables, random_tables
 from tests.toy.decoder_runs import decode
 
 X, Y, Z = 0, 1, 2

@@ -15,9 +15,9 @@ from decoding.engine.rollouts import continuations, run_all
 from decoding.policy.decoding_policy import DecodingPolicy, Gate
 from decoding.sampling import commit_order
 from decoding.sampling.block_schedule import BlockSchedule
-from gate_models.offline.toy import ToyTables, random_tables
-from gate_models.offline.toy_committor import ExactToy
-from gate_models.offline.toy_exact import Rules
+from gate_models.offline.toy.exact_committor import ExactToy
+from gate_models.offline.toy.exact_step import Rules
+from gate_models.offline.toy.model import ToyTables, random_tables
 from tests.toy.decoder_runs import POSITION, engine_of, finish, job_of, wilson
 
 TABLES = random_tables(3, length=4, spread=0.6)

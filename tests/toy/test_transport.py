@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from gate_models.offline.toy import Canvas, ToyTables, designed_tables, random_tables
-from gate_models.offline.toy_committor import ExactToy
-from gate_models.offline.toy_exact import Rules, StepLaw, TieError, schedule
+from gate_models.offline.toy.exact_committor import ExactToy
+from gate_models.offline.toy.exact_step import Rules, StepLaw, TieError, schedule
+from gate_models.offline.toy.model import Canvas, ToyTables, designed_tables, random_tables
 
 EXACT = 1e-10
 TABLES = random_tables(5)

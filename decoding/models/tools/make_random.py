@@ -1,4 +1,4 @@
-"""`python -m decoding.models.tools.make_random --arch llada|dream --out DIR`: a small random checkpoint in the published
+"""`python -m decoding.models.tools.make_random --arch llada|dream --out DIR`: a small random checkpoint in the
 published layout.
 
 File names, tensor names, config keys and the order of the special tokens are those of LLaDA-8B-Instruct and Dream-7B;

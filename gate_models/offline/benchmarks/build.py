@@ -15,7 +15,7 @@ from typing import Final
 
 from gate_models.offline.benchmarks import ccg, cognac, collie, commongen, held_out, ifeval
 from gate_models.offline.benchmarks.sources import SEED, distinct
-from gate_models.offline.tasks import TaskPrompt, prompts_folder
+from gate_models.offline.benchmarks.tasks import TaskPrompt, prompts_folder
 
 Builder = Callable[[Path, random.Random], Iterator[TaskPrompt]]
 BUILDERS: Final[dict[str, Builder]] = {

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from decoding.constraints import LengthRatio
 from gate_models.offline.benchmarks.sources import OPENING, about, all_of, keywords, take, unseen_sets
-from gate_models.offline.tasks import TaskPrompt
+from gate_models.offline.benchmarks.tasks import TaskPrompt
 
 
 def _sentence(reference: str) -> str:

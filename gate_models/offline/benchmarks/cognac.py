@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from decoding.mini.topics import load_pairs
-from gate_models.offline.tasks import TaskPrompt
+from gate_models.offline.benchmarks.tasks import TaskPrompt
 
 BITING: Final = 0.05
 """Pairs whose branch has at least this share of the topic's occurrences come first."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gate_models.offline.benchmarks.sources import OPENING
-from gate_models.offline.tasks import TaskPrompt
+from gate_models.offline.benchmarks.tasks import TaskPrompt
 
 _SOURCES: Final = ("wiki", "ccnews", "guten")
 CANVASES: Final = (16, 24, 32, 48, 64)

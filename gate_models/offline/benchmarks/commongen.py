@@ -17,7 +17,7 @@ from gate_models.offline.benchmarks.sources import (
     take,
     unseen_sets,
 )
-from gate_models.offline.tasks import TaskPrompt
+from gate_models.offline.benchmarks.tasks import TaskPrompt
 
 CANVAS: Final = {3: 16, 4: 16, 5: 24}
 """References have 11, 14 and 16 tokens on average."""

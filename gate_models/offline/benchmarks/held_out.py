@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from gate_models.offline.benchmarks import ccg, cognac, collie, commongen, ifeval
 from gate_models.offline.benchmarks.sources import distinct
-from gate_models.offline.tasks import SUBTASKS, TaskPrompt
+from gate_models.offline.benchmarks.tasks import SUBTASKS, TaskPrompt
 
 PER_FAMILY: Final = 18
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gate_models.offline.benchmarks.sources import about, take, unseen_sets
-from gate_models.offline.tasks import TaskPrompt
+from gate_models.offline.benchmarks.tasks import TaskPrompt
 
 
 def _count(kind: str, at_least: bool, count: int, **fields: str) -> dict[str, Any]:

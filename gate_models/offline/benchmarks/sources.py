@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from gate_models.offline.tasks import TaskPrompt
+from gate_models.offline.benchmarks.tasks import TaskPrompt
 
 SEED: Final = 20260727
 SIZE: Final = 240

@@ -18,8 +18,8 @@ from decoding.constraints import (
     shipped_sentiment_card,
 )
 from decoding.constraints.sentiment_features import BUCKETS, feature_names, features
-from gate_models.offline import train_sentiment
-from gate_models.offline.transformers_sentiment import TransformersSentiment
+from gate_models.offline.scorers import train_sentiment
+from gate_models.offline.scorers.transformers_sentiment import TransformersSentiment
 from tests.decoding.constraints import reference
 
 GOOD = "good happy lovely great fine sunny".split()

@@ -1,0 +1,80 @@
+"""Success per second of the shipped model's forms: float32, 8-bit integers, and shallower encoders (speed alone).
+
+Forms take turns, round by round, so that a busy machine slows all alike; seconds are the sum over rounds. A shallower
+encoder is the shipped one with layers left out: untrained as such, it shows the most that a trained one could save.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+
+from torch import nn
+
+from decoding.models.bert_mini.int8 import in_int8
+from decoding.models.bert_mini.network import MiniModel
+from decoding.models.compute import compute_mode
+from decoding.models.registry import load_model, shipped_model
+from gate_models.features.text_metrics import wilson
+from gate_models.offline.benchmarks.tasks import load_task
+from gate_models.offline.evaluation.run import EvaluateSettings, decode
+from gate_models.policies.names import parse_policy
+
+
+def forms() -> dict[str, MiniModel]:
+    """The model in float32 and 8 bits, whole and with every third or second layer left out."""
+    whole = load_model("mini", quantization="none")
+    assert isinstance(whole, MiniModel)
+    made = {"float32": whole}
+    for count in (4, 3):
+        shallow = copy.copy(whole)
+        shallow.network = copy.deepcopy(whole.network)
+        kept = [i * len(whole.network.layers) // count for i in range(count)]
+        shallow.network.layers = nn.ModuleList(shallow.network.layers[i] for i in kept)
+        shallow.spec = replace(whole.spec, name=f"mini, {count} layers")
+        made[f"float32, {count} of 6 layers, untrained"] = shallow
+    return made | {"int8": in_int8(whole, shipped_model())}
+
+
+def measure(task: str, policy: str, prompts: int, rounds: int) -> str:
+    """A Markdown table."""
+    models, named = forms(), parse_policy(policy)
+    loaded = load_task(task, prompts)
+    seconds, successes = dict.fromkeys(models, 0.0), dict.fromkeys(models, 0)
+    rows = dict.fromkeys(models, 0)
+    for number in range(rounds):
+        settings = EvaluateSettings((task,), (policy,), n=prompts, samples=1, seed=number)
+        for name, model in models.items():
+            texts, took = decode(model, named, loaded, settings, name)
+            seconds[name] += took
+            rows[name] += sum(text.rows for text in texts)
+            successes[name] += sum(text.satisfied for text in texts)
+    return table(rows, seconds, successes, prompts * rounds)
+
+
+def table(rows: Mapping[str, int], seconds: Mapping[str, float], successes: Mapping[str, int], count: int) -> str:
+    """Rows and successes a second relative to the first form."""
+    first = next(iter(rows))
+    lines = ["| form | success | rows / s | speed | successes / s |", "|---|---|---|---|---|"]
+    for name in rows:
+        speed = rows[name] / seconds[name]
+        low, high = wilson(successes[name], count)
+        gain = successes[name] / seconds[name] / max(1e-9, successes[first] / seconds[first])
+        lines.append(
+            f"| {name} | {successes[name] / count:.2f} ({low:.2f}-{high:.2f}) | {speed:.0f} "
+            f"| {speed / (rows[first] / seconds[first]):.2f}x | {gain:.2f}x |"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--task", default="commongen-k4")
+    parser.add_argument("--policy", default="full_cfg:w2")
+    parser.add_argument("--prompts", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=2)
+    arguments = parser.parse_args()
+    with compute_mode(1):
+        print(measure(arguments.task, arguments.policy, arguments.prompts, arguments.rounds))

@@ -1,0 +1,218 @@
+"""`astargate evaluate`: success, fluency, repeats, length, diversity, rows and seconds of policies on tasks.
+
+Runs in one thread of control (the engine is stepped here), so that a seed gives the same texts on the same machine.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from tqdm import tqdm
+
+from decoding.constraints import parse
+from decoding.engine.engine import Engine
+from decoding.engine.handle import Handle
+from decoding.engine.runner import Runner
+from decoding.engine.scheduler import Scheduler
+from decoding.models.compute import compute_mode
+from decoding.models.protocol import DenoisingModel
+from decoding.models.registry import load_model
+from decoding.sampling.commit_order import GUIDED_ORDERS
+from gate_models.offline.benchmarks.tasks import TaskPrompt, expand, load_task
+from gate_models.offline.census.plan import split_of
+from gate_models.offline.evaluation.jobs import Jobs
+from gate_models.offline.evaluation.measured_horizons import check_recorded
+from gate_models.offline.evaluation.settings import ABLATIONS, EvaluateSettings
+from gate_models.offline.runs.result_file import ResultFile, identity, summarise, table
+from gate_models.offline.scorers.fluency import fluency, load_judge
+from gate_models.policies.names import NamedPolicy, at_weight, parse_policy
+
+SPLIT_SEED: Final = 0
+"""Of the prompt sets: that of the census behind the shipped gates, whatever the texts' own seed."""
+
+__all__ = ["EvaluateSettings", "Sample", "decode", "named_policies", "run", "summarise", "table", "versions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One decoded text and its verdict."""
+
+    prompt_id: str
+    sample: int
+    text: str
+    satisfied: bool
+    score: float
+    rows: int
+    full_cfg_equivalent: int
+    tokens: int
+    """Tokens through the model, padding aside."""
+    handoff_fraction: float | None
+    history: tuple[tuple[int, bool, str], ...] = ()
+    """Every text judged on the way (first passes and repair rounds): rows until then, whether it satisfied, itself."""
+
+
+def decode(
+    model: DenoisingModel, named: NamedPolicy, prompts: Sequence[TaskPrompt], settings: EvaluateSettings, label: str
+) -> tuple[list[Sample], float]:
+    """Samples of every prompt under a policy, and the seconds that they took."""
+    runner = Runner(model, invariant=settings.invariant)
+    engine = Engine(model, runner=runner, scheduler=Scheduler(max_rows=settings.max_rows, max_queued_rows=2**62))
+    jobs = Jobs.of(model, named, settings)
+    pending: list[tuple[TaskPrompt, int, Handle]] = [
+        (prompt, sample, engine.submit(jobs.job(prompt, sample)))
+        for prompt in prompts
+        for sample in range(settings.samples)
+    ]
+    began, done = time.monotonic(), 0
+    with tqdm(total=len(pending), desc=label, unit="text", mininterval=1.0) as bar:
+        while engine.step():
+            finished = sum(handle.done for _, _, handle in pending)
+            bar.update(finished - done)
+            done = finished
+    seconds = time.monotonic() - began
+    return [_sample(model, *item) for item in pending], seconds
+
+
+def _sample(model: DenoisingModel, prompt: TaskPrompt, sample: int, handle: Handle) -> Sample:
+    outcome = handle.result()
+    text = model.codec.decode(list(outcome.content))
+    verdict = parse(prompt.constraint).evaluate(text)
+    step = outcome.handoff_step
+    return Sample(
+        prompt_id=prompt.id,
+        sample=sample,
+        text=text,
+        satisfied=verdict.satisfied,
+        score=verdict.score,
+        rows=outcome.ledger.total,
+        full_cfg_equivalent=handle.job.full_cfg_equivalent,
+        tokens=outcome.ledger.tokens,
+        handoff_fraction=None if step is None else step / handle.job.steps,
+        history=tuple((found.rows, found.satisfied, found.text) for found in outcome.passes),
+    )
+
+
+def named_policies(settings: EvaluateSettings) -> list[NamedPolicy]:
+    """The policies of a run: each name, at each weight where weights are swept; each once.
+
+    At weight 0 a policy is the base decoder with its tail, and is named so.
+    """
+    if settings.weights:
+        named = [at_weight(name, weight) for name in settings.policies for weight in settings.weights]
+    else:
+        named = [parse_policy(name) for name in settings.policies]
+    return list({policy.name: policy for policy in named}.values())
+
+
+def software() -> dict[str, str]:
+    """Versions that a text can depend on."""
+    try:
+        own = version("astargate")
+    except PackageNotFoundError:
+        own = "source tree"
+    return {"astargate": own, "torch": torch.__version__}
+
+
+def versions(model: DenoisingModel, settings: EvaluateSettings) -> dict[str, Any]:
+    """What a result must name to be made again."""
+    return {
+        "model": model.spec.name,
+        "model_hash": model.spec.hash,
+        "precision": model.spec.precision,
+        "versions": {**software(), "python": platform.python_version()},
+        "machine": platform.processor() or platform.machine(),
+        "settings": asdict(settings),
+    }
+
+
+def run(settings: EvaluateSettings, out: Path | None = None) -> dict[str, Any]:
+    """Evaluate every policy on every task; print tables; return the result.
+
+    With `out`, the result is written there after every policy of every task, and a run that finds cells of the same
+    model, versions, prompts and settings there goes on after them. Other cells there are kept where the file's header
+    stays true of them, and dropped where it does not.
+    """
+    policies = named_policies(settings)
+    loaded = {task: prompts_of(task, settings) for task in expand(settings.tasks)}
+    check_recorded(policies, settings.census, loaded)
+    with compute_mode(settings.threads):
+        return _run(settings, policies, loaded, out)
+
+
+def prompts_of(task: str, settings: EvaluateSettings) -> list[TaskPrompt]:
+    """The prompts of a task that a run decodes. Raises `ValueError` where there is none."""
+    prompts = load_task(task, settings.n)
+    if settings.splits:
+        prompts = [p for p in prompts if split_of(SPLIT_SEED, p.task, p.id) in settings.splits]
+    if settings.canvas is not None:
+        prompts = [replace(p, gen_length=settings.canvas, steps=settings.canvas) for p in prompts]
+    if not prompts:
+        raise ValueError(f"task {task!r} has no prompt in {', '.join(settings.splits)} among its first {settings.n}")
+    return prompts
+
+
+def _run(
+    settings: EvaluateSettings,
+    policies: Sequence[NamedPolicy],
+    loaded: dict[str, list[TaskPrompt]],
+    out: Path | None,
+) -> dict[str, Any]:
+    judge = load_judge(settings.fluency_model, settings.device)
+    model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
+    for name in settings.without:
+        model.spec = replace(model.spec, **ABLATIONS[name])
+    asked = {
+        task: {named.name: _identity(model, named, prompts, settings) for named in policies}
+        for task, prompts in loaded.items()
+    }
+    results = ResultFile(out, {"seed": settings.seed, **versions(model, settings)}, asked)
+    tables: dict[str, dict[str, dict[str, Any]]] = {}
+    number, cells = 0, len(loaded) * len(policies)
+    for task, prompts in loaded.items():
+        tables[task] = {}
+        for named in policies:
+            number += 1
+            digest = asked[task][named.name]
+            found = results.find(task, named.name, digest)
+            if found is None:
+                label = f"[{number}/{cells}] {task} {named.name}"
+                decoded, seconds = decode(model, named, prompts, settings, label)
+                found = [asdict(sample) for sample in decoded], seconds
+            samples, seconds = found
+            row = summarise(samples, seconds) | {"fluency": fluency(judge, [sample["text"] for sample in samples])}
+            fallen = Jobs.of(model, named, settings).fallback(prompts)
+            row |= {} if fallen is None else {"fallback": fallen}
+            tables[task][named.name] = row
+            results.put(task, named.name, digest, row, samples)
+        print(table(task, tables[task]))
+    if len(loaded) == 1:
+        results.content["policies"] = next(iter(tables.values()))
+        results.write()
+    return results.content
+
+
+def _identity(
+    model: DenoisingModel, named: NamedPolicy, prompts: Sequence[TaskPrompt], settings: EvaluateSettings
+) -> str:
+    """What the texts of a cell depend on."""
+    own = {"tasks", "policies", "weights", "n", "splits", "canvas", "model", "threads", "fluency_model", "census"}
+    kept = {name: value for name, value in asdict(settings).items() if name not in own}
+    if not settings.without:  # the rule, and what every result before the option had
+        del kept["without"]
+    if named.policy.order in GUIDED_ORDERS or named.policy.preset == "auto":
+        kept["text_margins"] = model.spec.text_margins
+    shown = [asdict(prompt) for prompt in prompts]
+    return identity(
+        model=f"{model.spec.hash} {model.spec.precision}",
+        policy=Jobs.of(model, named, settings).describe(prompts),
+        prompts=shown,
+        settings=kept,
+        software=software(),
+    )

@@ -1,0 +1,58 @@
+"""What an evaluation is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gate_models.offline.census.plan import SPLITS
+
+ABLATIONS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "whole_words": {"continuation_ids": frozenset()},
+    "text_margins": {"text_margins": (0.0, 0.0)},
+}
+"""Parts of the decoder that can be left out, and the model's facts without which they do nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateSettings:
+    """What an evaluation is made from; written into its result."""
+
+    tasks: tuple[str, ...]
+    policies: tuple[str, ...]
+    weights: tuple[float, ...] = ()
+    """Guidance scales to sweep; empty: each policy's own."""
+    n: int | None = None
+    splits: tuple[str, ...] = ()
+    """Only the prompts of these sets (`census_plan.SPLITS`) among them; empty: all."""
+    samples: int = 1
+    seed: int = 0
+    canvas: int | None = None
+    """Canvas and steps of every prompt; None: each task's own."""
+    temperature: float = 1.0
+    without: tuple[str, ...] = ()
+    """Parts of guidance-first orders that are left out: `whole_words`, the rules that end a started word under
+    guidance; `text_margins`, the rule that fills a canvas's ends last.
+    """
+    block_length: int | None = None
+    """Semi-autoregressive blocks; None: the whole canvas."""
+    model: str = "mini"
+    device: str = "cpu"
+    dtype: str = "float32"
+    threads: int = 1
+    max_rows: int = 64
+    invariant: bool = False
+    fluency_model: str | None = None
+    """Local folder of a causal language model that judges fluency; None: the shipped judge."""
+    census: str | None = None
+    """Folder of the census whose horizons policy `recorded` hands off at."""
+
+    def __post_init__(self) -> None:
+        known = [name for name, _ in SPLITS]
+        for name in self.splits:
+            if name not in known:
+                raise ValueError(f"prompt set {name!r} is unknown; sets: {', '.join(known)}")
+        for name in self.without:
+            if name not in ABLATIONS:
+                raise ValueError(f"{name!r} cannot be left out; {', '.join(ABLATIONS)} can")

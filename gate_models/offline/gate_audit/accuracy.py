@@ -1,0 +1,114 @@
+"""How well horizons and fates are predicted, cross-validated by prompt; across families; and without feature groups.
+
+Accuracy is not what a gate is for (paper, Finding 2), so it stands beside the policy's outcome and never in its place.
+The paper's whole-run features are those of one finished run; the causal ones are rows of every checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import GroupKFold
+
+from gate_models.features import vector
+from gate_models.forest.heads import FOLDS, TERCILES, TREES, FateHead, OrdinalHead, bins
+from gate_models.offline.gate_training.dataset import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Cross-validated accuracy of one variant in one family; None where the family has too few horizons."""
+
+    variant: str
+    prompts: int
+    """With a horizon."""
+    tercile: float | None
+    error: float | None
+    """Mean absolute error of a_hat."""
+    error_of_zero: float | None
+    """Of a predictor that says zero for every prompt (the paper's degenerate baseline)."""
+    error_of_mean: float | None
+    """Of the training folds' mean."""
+    fate: float | None
+    """Share of runs whose handoff fate is right."""
+    fate_of_mode: float | None
+    """Of the training folds' most frequent fate."""
+
+
+def cross_validated(
+    rows: Rows, variant: str, *, groups: Iterable[str] | None = None, trees: int = TREES, seed: int = 0, jobs: int = 1
+) -> Accuracy:
+    """Accuracy by `GroupKFold(5)` on prompts, with the feature groups `groups` (default: all)."""
+    columns = vector.columns(vector.GROUPS if groups is None else groups)
+    own = Rows(rows.features[:, columns], rows.horizon, rows.fate, rows.group, rows.leaf)
+    known = own.of(np.isfinite(own.horizon))
+    tercile, error, zero, mean = _horizon_scores(known, OrdinalHead(trees, own.leaf, random_state=seed, n_jobs=jobs))
+    fate, mode = _fate_scores(own, FateHead(trees, own.leaf, seed, jobs))
+    return Accuracy(variant, int(np.unique(known.group).size), tercile, error, zero, mean, fate, mode)
+
+
+def _horizon_scores(rows: Rows, head: OrdinalHead) -> tuple[float | None, ...]:
+    if np.unique(rows.group).size < 2 * FOLDS:
+        return None, None, None, None
+    hits, errors, means = [], [], []
+    for train, test in GroupKFold(FOLDS).split(rows.features, groups=rows.group):
+        fitted = clone(head).fit(rows.features[train], rows.horizon[train])
+        found = fitted.predict(rows.features[test])
+        hits.append(bins(found, fitted.edges_) == bins(rows.horizon[test], fitted.edges_))
+        errors.append(np.abs(found - rows.horizon[test]))
+        means.append(np.abs(rows.horizon[train].mean() - rows.horizon[test]))
+    joined = [float(np.concatenate(parts).mean()) for parts in (hits, errors, means)]
+    return joined[0], joined[1], float(np.abs(rows.horizon).mean()), joined[2]
+
+
+def _fate_scores(rows: Rows, head: FateHead) -> tuple[float | None, float | None]:
+    if np.unique(rows.group).size < 2 * FOLDS or np.unique(rows.fate).size < 2:
+        return None, None
+    hits, modes = [], []
+    for train, test in GroupKFold(FOLDS).split(rows.features, groups=rows.group):
+        names, counts = np.unique(rows.fate[train], return_counts=True)
+        fitted = clone(head).fit(rows.features[train], rows.fate[train])
+        hits.append(fitted.predict(rows.features[test]) == rows.fate[test])
+        modes.append(rows.fate[test] == names[counts.argmax()])
+    return float(np.concatenate(hits).mean()), float(np.concatenate(modes).mean())
+
+
+def leave_one_family_out(
+    rows: Mapping[str, Rows], family: str, *, trees: int = TREES, seed: int = 0, jobs: int = 1
+) -> Accuracy | None:
+    """Trained on every other family, tested on this one; terciles are the training families'. None without others."""
+    own = rows[family].of(np.isfinite(rows[family].horizon))
+    others = [found.of(np.isfinite(found.horizon)) for name, found in rows.items() if name != family]
+    others = [found for found in others if found.group.size]
+    if not others or not own.group.size:
+        return None
+    known = np.concatenate([found.horizon for found in others])
+    head = OrdinalHead(trees, rows[family].leaf, random_state=seed, n_jobs=jobs)
+    head.fit(np.concatenate([found.features for found in others]), known)
+    found = head.predict(own.features)
+    own_edges = np.quantile(own.horizon, TERCILES)
+    return Accuracy(
+        variant="leave-one-task-out",
+        prompts=int(np.unique(own.group).size),
+        tercile=float((bins(found, own_edges) == bins(own.horizon, own_edges)).mean()),
+        error=float(np.abs(found - own.horizon).mean()),
+        error_of_zero=float(np.abs(own.horizon).mean()),
+        error_of_mean=float(np.abs(known.mean() - own.horizon).mean()),
+        fate=None,
+        fate_of_mode=None,
+    )
+
+
+def ablation(rows: Rows, *, trees: int = TREES, seed: int = 0, jobs: int = 1) -> list[Accuracy]:
+    """All features, the paper's three groups, and all without each group."""
+    paper = ("confidence", "entropy", "order")
+    variants = {"all": tuple(vector.GROUPS), "paper's (confidence, entropy, order)": paper} | {
+        f"without {left}": tuple(name for name in vector.GROUPS if name != left) for left in vector.GROUPS
+    }
+    return [
+        cross_validated(rows, name, groups=groups, trees=trees, seed=seed, jobs=jobs)
+        for name, groups in variants.items()
+    ]

@@ -1,0 +1,104 @@
+"""Arms become numbers: success, rows, fluency, repeats, and contrasts with prompts as the unit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gate_models.offline.census.noninferiority import bootstrap
+from gate_models.offline.gate_audit.arms import Arms
+from gate_models.offline.scorers.fluency import Judge
+from gate_models.offline.scorers.ngram import Score
+from gate_models.statistics.intervals import Estimate
+
+
+@dataclass(slots=True)
+class Fluency:
+    """A judge that scores each text once; arms share most of their texts."""
+
+    judge: Judge
+    known: dict[str, Score] = field(default_factory=dict)
+
+    def perplexity(self, texts: Sequence[str]) -> float | None:
+        """Exponential of the mean negative log-likelihood a token over all texts; None without a token."""
+        new = [text for text in dict.fromkeys(texts) if text not in self.known]
+        self.known.update(zip(new, self.judge.score(new), strict=True) if new else ())
+        scores = [self.known[text] for text in texts]
+        tokens = sum(score.tokens for score in scores)
+        return math.exp(min(sum(score.nll for score in scores) / tokens, 700.0)) if tokens else None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceResult:
+    """One source at one tail width over a population of prompts."""
+
+    source: str
+    width: int
+    prompts: int
+    success: Estimate
+    rows: float
+    perplexity: float | None
+    repeats: float
+    handed_off: float
+    """Share of runs whose guidance ended before the last step."""
+    differs: float
+    """Share of runs that hand off at another step than the constant."""
+    against: Mapping[str, Estimate]
+    """Success less that of `oracle`, `constant`, `full_cfg` and, at the same rows, of fixed cuts (`frontier`)."""
+
+
+def paired(one: Arms, other: Arms) -> Estimate:
+    """Success of `one` less `other`, run by run, averaged over each prompt's samples; bootstrap over prompts."""
+    return bootstrap(one.by_prompt(one.success - other.success))
+
+
+def at_same_rows(arms: Arms, fixed: Sequence[Arms]) -> Estimate:
+    """Success less that of a mixture of two neighbouring fixed cuts that costs the same rows on average.
+
+    The frontier of fixed cuts (with `full_cfg` at its end) is mixed linearly: a coin between two cuts has the mean of
+    their rows and of their success, so it is a policy that could be served. Beyond its ends the nearest cut stands.
+    """
+    ordered = sorted(fixed, key=lambda cut: float(cut.rows.mean()))
+    costs = np.array([cut.rows.mean() for cut in ordered])
+    budget = float(np.clip(arms.rows.mean(), costs[0], costs[-1]))
+    right = int(np.clip(np.searchsorted(costs, budget), 1, len(costs) - 1))
+    gap = costs[right] - costs[right - 1]
+    share = 0.0 if gap == 0 else (budget - costs[right - 1]) / gap
+    mixture = (1 - share) * ordered[right - 1].success + share * ordered[right].success
+    return bootstrap(arms.by_prompt(arms.success - mixture))
+
+
+def results(arms: Iterable[Arms], fluency: Fluency, kept: NDArray[np.bool_] | None = None) -> list[SourceResult]:
+    """Every source's numbers, over all runs or those that `kept` [runs] marks."""
+    chosen = [one if kept is None else one.of(kept) for one in arms]
+    known = {(one.source, one.width): one for one in chosen}
+    full = known["full_cfg", 1]
+    return [_result(one, known, full, fluency) for one in chosen]
+
+
+def _result(one: Arms, known: Mapping[tuple[str, int], Arms], full: Arms, fluency: Fluency) -> SourceResult:
+    against = {"full_cfg": paired(one, full)}
+    for name in ("oracle", "constant"):
+        other = known.get((name, one.width))
+        if other is not None:
+            against[name] = paired(one, other)
+    fixed = [arms for (name, width), arms in known.items() if name.startswith("fixed ") and width == one.width]
+    if fixed:
+        against["frontier"] = at_same_rows(one, [*fixed, full])
+    constant = known.get(("constant", one.width))
+    return SourceResult(
+        source=one.source,
+        width=one.width,
+        prompts=int(np.unique(one.prompt).size),
+        success=bootstrap(one.by_prompt(one.success)),
+        rows=float(one.by_prompt(one.rows).mean()),
+        perplexity=fluency.perplexity(one.texts),
+        repeats=float(one.repeats.mean()),
+        handed_off=float((one.step < full.step).mean()),
+        differs=0.0 if constant is None else float((one.step != constant.step).mean()),
+        against=against,
+    )

@@ -1,0 +1,251 @@
+"""`astargate gate audit`: gates against each other on fresh trajectories of audit prompts, per family and pooled.
+
+Every source is read off one shared-prefix sweep (`gate_sweep`), with prompts as the unit of every interval. Populations
+are named: *intention-to-treat* is every audit prompt, a gate that falls back counting as the full CFG that it gets;
+*survivors* are the prompts whose census run has the handoff fate (a measured horizon). Written to the output folder:
+`sweep-<family>.jsonl` (resumable), `audit-<family>.md` and `.png`, `audit.json`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoding.models.compute import compute_mode
+from decoding.models.protocol import DenoisingModel
+from decoding.models.registry import load_model
+from gate_models.features.argmax_fill import Reader
+from gate_models.gates import artifact
+from gate_models.gates.audit_report import POOLED
+from gate_models.gates.bundle import GateBundle
+from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task
+from gate_models.offline.census.plan import split_of
+from gate_models.offline.census.records import Census
+from gate_models.offline.census.store import load_census
+from gate_models.offline.evaluation.run import software
+from gate_models.offline.gate_audit.accuracy import Accuracy, ablation, cross_validated, leave_one_family_out
+from gate_models.offline.gate_audit.arms import ARRAYS, Arms, never_arms
+from gate_models.offline.gate_audit.report import accuracy_table, source_table
+from gate_models.offline.gate_audit.results import Fluency, results
+from gate_models.offline.gate_audit.sources import all_arms
+from gate_models.offline.gate_audit.sweep import WIDTHS, SweepSettings, SweptRun, sweep
+from gate_models.offline.gate_frontier import plot
+from gate_models.offline.gate_training.dataset import FamilyData, Rows, families_of, family_data, rows_of
+from gate_models.offline.scorers.fluency import load_judge
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSettings:
+    """What is audited, and how much of it."""
+
+    families: tuple[str, ...]
+    """Empty: every gate that was trained on this model."""
+    prompts: int | None = None
+    """Audit prompts a family; None: all."""
+    samples: int = 2
+    seed: int = 1000
+    widths: tuple[int, ...] = WIDTHS
+    model: str = "mini"
+    threads: int = 1
+    trees: int = 400
+    """Of the heads that are cross-validated for the accuracy tables."""
+    accuracy: bool = True
+    """Whether to cross-validate and ablate (needs a census; takes a minute a family)."""
+    fluency_model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyAudit:
+    """One family's sweep, read off."""
+
+    family: str
+    runs: Sequence[SweptRun]
+    arms: Sequence[Arms]
+    survivors: NDArray[np.bool_] | None
+    """[runs]; None without a census."""
+    data: FamilyData | None
+
+
+def audit(settings: AuditSettings, gates: Path, out: Path, census_folder: Path | None) -> dict[str, Any]:
+    """Run what is missing, write tables, plots and `audit.json`, and return the latter's content.
+
+    Raises `ValueError` where a named family has no gate on this model.
+    """
+    with compute_mode(settings.threads):
+        model = load_model(settings.model)
+        bundles = _bundles(settings, gates, model)
+        census = None if census_folder is None else load_census(census_folder, heavy=False)
+        if census is not None and census.manifest["model_hash"] != model.spec.hash:
+            raise ValueError(f"the census in {census_folder} was made with another model than '{settings.model}'")
+        fluency = Fluency(load_judge(settings.fluency_model))
+        audited = [_family(model, bundle, census, settings, out) for bundle in bundles]
+    content = _header(settings, model, bundles, fluency)
+    rows = {found.family: rows_of(found.data, whole=True) for found in audited if found.data is not None}
+    for bundle, found in zip(bundles, audited, strict=True):
+        accuracy = _accuracy(found.data, rows, settings) if settings.accuracy and found.data is not None else {}
+        content["families"][found.family] = _write(found, bundle, accuracy, fluency, settings, out)
+    if len(audited) > 1:
+        pooled = _pooled(audited)
+        content[POOLED] = _write(pooled, None, {}, fluency, settings, out)
+    (out / "audit.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return content
+
+
+def _bundles(settings: AuditSettings, gates: Path, model: DenoisingModel) -> list[GateBundle]:
+    found, refused = artifact.load_all(gates)
+    own = {bundle.family: bundle for bundle in found if bundle.regime.model_hash == model.spec.hash}
+    missing = [family for family in settings.families if family not in own]
+    if missing or not own:
+        reasons = "; ".join(reason for _, reason in refused)
+        raise ValueError(
+            f"{gates} holds no gate of {', '.join(missing) or 'any family'} for model {model.spec.hash}; "
+            f"train one with astargate gate train{f' ({reasons})' if reasons else ''}"
+        )
+    return [own[family] for family in settings.families or sorted(own)]
+
+
+def audit_prompts(bundle: GateBundle, census: Census | None, count: int | None) -> list[TaskPrompt]:
+    """Prompts of the audit split: those that the census measured first, then others of the task.
+
+    No head or ladder has seen them. The canvas is the audited one.
+    """
+    task, seed = bundle.evidence["task"], bundle.evidence["census"]["seed"]
+    measured = {prompt.key[1] for prompt in census.of(task, "audit")} if census is not None else set()
+    own = [prompt for prompt in load_task(task) if split_of(seed, task, prompt.id) == "audit"]
+    ordered = sorted(own, key=lambda prompt: prompt.id not in measured)
+    length, steps = bundle.regime.gen_length[0], bundle.regime.steps[0]
+    return [replace(prompt, gen_length=length, steps=steps) for prompt in ordered[:count]]
+
+
+def _family(
+    model: DenoisingModel, bundle: GateBundle, census: Census | None, settings: AuditSettings, out: Path
+) -> FamilyAudit:
+    reader = Reader.of(model.spec, model.codec)
+    prompts = audit_prompts(bundle, census, settings.prompts)
+    regime = bundle.regime.lowest(bundle.regime.tail_widths[0])
+    swept = SweepSettings(
+        samples=settings.samples,
+        seed=settings.seed,
+        guidance_scale=regime.guidance_scale,
+        temperature=regime.temperature,
+        order=regime.order,
+        widths=settings.widths,
+        gates=tuple(sorted({*SweepSettings().gates, *bundle.checkpoints})),
+    )
+    runs = sweep(model, prompts, swept, out / f"sweep-{bundle.family}.jsonl")
+    data = survivors = None
+    if census is not None and bundle.family in families_of(census):
+        data = family_data(census, bundle.evidence["task"], reader, model.spec.hash)
+        known = {prompt for prompt, a_star in zip(data.prompts, data.a_star, strict=True) if np.isfinite(a_star)}
+        survivors = np.array([run.prompt.id in known for run in runs])
+    widths = [width for width in settings.widths if width <= bundle.regime.gen_length[0]]
+    arms = all_arms(runs, bundle, reader, widths, swept.gates, data)
+    return FamilyAudit(bundle.family, runs, arms, survivors, data)
+
+
+def _accuracy(data: FamilyData, rows: Mapping[str, Rows], settings: AuditSettings) -> dict[str, list[Accuracy]]:
+    causal, whole = rows_of(data, whole=False), rows[data.family]
+    first = [
+        cross_validated(whole, "whole-run features", trees=settings.trees),
+        cross_validated(causal, "causal features, all checkpoints", trees=settings.trees),
+    ]
+    left = leave_one_family_out(rows, data.family, trees=settings.trees)
+    return {
+        "accuracy": [*first, *([left] if left is not None else [])],
+        "ablation": ablation(whole, trees=max(50, settings.trees // 4)),
+    }
+
+
+def _pooled(audited: Sequence[FamilyAudit]) -> FamilyAudit:
+    """All families' runs together; where a family lacks a source, its requests get full CFG."""
+    names = list(dict.fromkeys((arms.source, arms.width) for found in audited for arms in found.arms))
+    joined = []
+    for source, width in names:
+        parts, first = [], 0
+        for found in audited:
+            own = next((arms for arms in found.arms if (arms.source, arms.width) == (source, width)), None)
+            part = own or replace(never_arms(found.runs, width), source=source)
+            parts.append(replace(part, prompt=part.prompt + first))
+            first += int(part.prompt.max()) + 1
+        arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ARRAYS}
+        texts = tuple(text for part in parts for text in part.texts)
+        joined.append(Arms(source, width, texts=texts, **arrays))
+    known = [found.survivors for found in audited if found.survivors is not None]
+    survivors = np.concatenate(known) if len(known) == len(audited) else None
+    return FamilyAudit(POOLED, [run for found in audited for run in found.runs], joined, survivors, None)
+
+
+def _write(
+    found: FamilyAudit,
+    bundle: GateBundle | None,
+    accuracy: Mapping[str, list[Accuracy]],
+    fluency: Fluency,
+    settings: AuditSettings,
+    out: Path,
+) -> dict[str, Any]:
+    everyone = results(found.arms, fluency)
+    survivors = found.survivors is not None and found.survivors.any()
+    measured = results(found.arms, fluency, found.survivors) if survivors else []
+    name = f"audit-{found.family}"
+    plot(everyone, f"{found.family}: {everyone[0].prompts} audit prompts", out / f"{name}.png")
+    parts = [f"# Gate audit: {found.family}", _preamble(found, bundle, settings, fluency), f"![frontier]({name}.png)"]
+    for width in sorted({result.width for result in everyone if result.source.startswith("fixed ")}):
+        parts += [f"## K = {width}, intention-to-treat", source_table(everyone, width)]
+        if measured:
+            parts += [f"### K = {width}, survivors ({measured[0].prompts} prompts)", source_table(measured, width)]
+        parts += [f"### K = {width}, fixed cuts", source_table(everyone, width, fixed=True)]
+    for title, rows in accuracy.items():
+        parts += [f"## {title.capitalize()} (cross-validated by prompt)", accuracy_table(rows)]
+    (out / f"{name}.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    return {
+        "version": None if bundle is None else bundle.version,
+        "intention_to_treat": [asdict(result) for result in everyone],
+        "survivors": [asdict(result) for result in measured],
+        **{title: [asdict(row) for row in rows] for title, rows in accuracy.items()},
+    }
+
+
+def _preamble(found: FamilyAudit, bundle: GateBundle | None, settings: AuditSettings, fluency: Fluency) -> str:
+    prompts = len({run.prompt.id for run in found.runs})
+    gate = "" if bundle is None else f"Gate {bundle.version} on model {bundle.regime.model_hash}. "
+    return (
+        f"{gate}{prompts} audit prompts, {settings.samples} fresh trajectories each, seed {settings.seed}; perplexity "
+        f"by {fluency.judge.name}. Intervals: 95 %, bootstrap over prompts. *vs* columns are differences of success "
+        "on the same runs; *at equal rows* is against a coin between the two fixed cuts that cost as much on average; "
+        "*handed off* and *differs* (from the constant's step) are shares of runs. Rows of `whole-run` sources include "
+        "the separate recorded run (2T) that they need. Heads are trained for the tail widths of the census; at "
+        "another width the nearest smaller one's decide."
+    )
+
+
+def _header(
+    settings: AuditSettings, model: DenoisingModel, bundles: Sequence[GateBundle], fluency: Fluency
+) -> dict[str, Any]:
+    return {
+        "seed": settings.seed,
+        "model": model.spec.name,
+        "model_hash": model.spec.hash,
+        "judge": fluency.judge.name,
+        "software": software(),
+        "settings": asdict(settings),
+        "gates": {bundle.family: bundle.version for bundle in bundles},
+        "families": {},
+    }
+
+
+def headline(content: Mapping[str, Any], width: int) -> str:
+    """One line a source at a tail width: what the command prints."""
+    part = content.get(POOLED) or next(iter(content["families"].values()))
+    lines = []
+    for row in part["intention_to_treat"]:
+        if (row["width"] == width and not row["source"].startswith("fixed ")) or row["source"] == "full_cfg":
+            low, high = row["success"]["low"], row["success"]["high"]
+            name = f"{row['source']} K={row['width']}"
+            lines.append(f"{name:24} {row['success']['value']:.3f} [{low:.2f}, {high:.2f}]  {row['rows']:6.1f} rows")
+    return "\n".join(lines)

@@ -1,0 +1,141 @@
+"""Measure the `constant` cut of each family: the earliest handoff that keeps full CFG's success from there on.
+
+Per prompt one full guided run is recorded; every cut on the grid continues a replayed prefix of it under the base
+decoder, at each tail width that is to be served (so cuts are compared on shared prefixes). The cut of a family is the
+earliest grid point such that it and every later one lose at most `margin` of full CFG's success; none: `never`. Point
+estimates on calibration prompts, no promise; the audited gates come with the census.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from tqdm import tqdm
+
+from decoding.constraints import parse
+from decoding.engine.engine import Engine
+from decoding.engine.rollouts import continuations
+from decoding.engine.scheduler import Scheduler
+from decoding.gates.protocol import FractionGate
+from decoding.models.compute import compute_mode
+from decoding.models.protocol import DenoisingModel
+from decoding.models.registry import load_model
+from decoding.policy.decoding_policy import Gate, resolve_policy, step_at
+from decoding.request.job import Job, regime_of
+from decoding.sampling.noise import NoiseKey
+from gate_models.gates.constant import ConstantCut, earliest_safe, write_cuts
+from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task
+
+GRID: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to measure; `skip` leaves the first prompts of a task to evaluation."""
+
+    tasks: tuple[str, ...]
+    widths: tuple[int, ...] = (1, 8)
+    prompts: int = 60
+    skip: int = 0
+    guidance_scale: float = 2.0
+    margin: float = 0.03
+    rollouts: int = 1
+    seed: int = 1
+
+
+def calibrate(model: DenoisingModel, plan: Plan) -> list[ConstantCut]:
+    """One cut for each family and tail width."""
+    cuts = []
+    for task in plan.tasks:
+        prompts = load_task(task)[plan.skip : plan.skip + plan.prompts]
+        if len(prompts) < plan.prompts:
+            raise ValueError(f"task {task!r} has only {len(prompts)} prompts after the first {plan.skip}")
+        full, swept = _sweep(model, prompts, plan)
+        for width in plan.widths:
+            curve = {cut: swept[width, cut] for cut in GRID}
+            evidence = {"full_cfg": full, "success": curve, "prompts": len(prompts), "task": task, "seed": plan.seed}
+            job = _job(model, prompts[0], plan, width)
+            fraction = earliest_safe(curve, full, plan.margin)
+            cuts.append(ConstantCut(regime_of(job, model.spec.hash), fraction, evidence | {"margin": plan.margin}))
+    return cuts
+
+
+def _job(model: DenoisingModel, prompt: TaskPrompt, plan: Plan, width: int) -> Job:
+    given: dict[str, Any] = {"guidance_scale": plan.guidance_scale, "tail_width": width, "gate": Gate("constant")}
+    return Job(
+        prompt_ids=tuple(model.codec.encode_prompt(prompt.text())),
+        gen_length=prompt.gen_length,
+        steps=prompt.steps,
+        policy=resolve_policy("handoff", given),
+        noise=NoiseKey(plan.seed, arm=prompt.id),
+        family=parse(prompt.constraint).family,
+    )
+
+
+def _sweep(
+    model: DenoisingModel, prompts: list[TaskPrompt], plan: Plan
+) -> tuple[float, dict[tuple[int, float], float]]:
+    """Success of full CFG, and of each (tail width, cut) from shared prefixes."""
+    engine = Engine(model, scheduler=Scheduler(max_queued_rows=2**62))
+    recorded = engine.submit_all([_job(model, prompt, plan, 1) for prompt in prompts])
+    _run(engine, f"{prompts[0].task}: full CFG")
+    successes: dict[tuple[int, float], list[bool]] = defaultdict(list)
+    tails = []
+    for prompt, handle in zip(prompts, recorded, strict=True):
+        for cut in GRID:
+            step = step_at(cut, prompt.steps)
+            canvas = handle.result().trace.prefix(step, model.spec.mask_id).tolist()
+            for width in plan.widths:
+                job = replace(handle.job, gate=FractionGate(cut))
+                arm = f"{prompt.id}|k{width}|{cut}"
+                tails += [
+                    (prompt, width, cut, rollout)
+                    for rollout in engine.submit_all(
+                        continuations(job, canvas, step, guided=False, count=plan.rollouts, arm=arm, tail_width=width)
+                    )
+                ]
+    _run(engine, f"{prompts[0].task}: cuts")
+    for prompt, width, cut, handle in tails:
+        successes[width, cut].append(_satisfied(model, prompt, handle.result().content))
+    full = [
+        _satisfied(model, prompt, handle.result().content) for prompt, handle in zip(prompts, recorded, strict=True)
+    ]
+    return sum(full) / len(full), {key: sum(values) / len(values) for key, values in successes.items()}
+
+
+def _satisfied(model: DenoisingModel, prompt: TaskPrompt, content: tuple[int, ...]) -> bool:
+    return parse(prompt.constraint).evaluate(model.codec.decode(list(content))).satisfied
+
+
+def _run(engine: Engine, label: str) -> None:
+    total = engine.scheduler.queued
+    with tqdm(total=total, desc=label, unit="text", mininterval=1.0) as bar:
+        while engine.step():
+            bar.update(total - engine.scheduler.queued - bar.n)
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", default="commongen-k3,commongen-k4,commongen-k5")
+    parser.add_argument("--prompts", type=int, default=60)
+    parser.add_argument("--skip", type=int, default=0, help="leave the first prompts of each task to evaluation")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--model", default="mini")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    plan = Plan(tuple(arguments.tasks.split(",")), prompts=arguments.prompts, skip=arguments.skip, seed=arguments.seed)
+    with compute_mode(arguments.threads):
+        cuts = calibrate(load_model(arguments.model), plan)
+    write_cuts(cuts, arguments.out)
+    for cut in cuts:
+        print(cut.regime.family, f"K={cut.regime.tail_width}", cut.fraction, cut.evidence)
+
+
+if __name__ == "__main__":
+    main()

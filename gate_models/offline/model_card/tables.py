@@ -1,0 +1,90 @@
+"""Tables of a model card that look across subtasks: success by weight beside the paper's, pooled freeze curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from gate_models.features.text_metrics import wilson
+from gate_models.offline.paper_tables import GROUPS, SUCCESS_BY_WEIGHT
+from gate_models.policies.names import at_weight
+
+WEIGHTS: Final = (0.0, 1.0, 2.0, 4.0)
+FRACTIONS: Final = (0.0, 0.1, 0.3, 0.6, 1.0)
+FREEZE_WEIGHT: Final = 2.0
+
+Cells = Mapping[str, Mapping[str, Any]]
+"""Rows of a result by policy."""
+
+
+def cells_of(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Rows by task and policy; where several results have a cell, the one with the most texts."""
+    found: dict[str, dict[str, Any]] = {}
+    for result in results:
+        for task, cells in result["tasks"].items():
+            for policy, row in cells["policies"].items():
+                known = found.setdefault(task, {}).get(policy)
+                if known is None or row["samples"] > known["samples"]:
+                    found[task][policy] = row
+    return found
+
+
+def policy_at(weight: float) -> str:
+    """Name of full CFG at a guidance scale."""
+    return at_weight("full_cfg", weight).name
+
+
+def policy_frozen(fraction: float) -> str:
+    """Name of the policy that guides up to a fraction of the steps."""
+    if fraction == 0.0:
+        return "base"
+    return policy_at(FREEZE_WEIGHT) if fraction == 1.0 else at_weight(f"handoff:{fraction:g}", FREEZE_WEIGHT).name
+
+
+def weight_table(cells: Mapping[str, Cells]) -> str:
+    """Success by guidance scale, the paper's figures in brackets; then how many subtasks reach the aims."""
+    lines = [
+        "### Success by guidance weight, beside the paper's\n",
+        "In brackets the paper's LLaDA-8B on 64 tokens: other prompts, other model; for orientation only.\n",
+        "| subtask | " + " | ".join(f"w = {weight:g}" for weight in WEIGHTS) + " | best - base |",
+        "|---|" + "---|" * (len(WEIGHTS) + 1),
+    ]
+    gains, best = {}, {}
+    for task, rows in cells.items():
+        if not all(policy_at(weight) in rows for weight in WEIGHTS):
+            continue
+        own = [rows[policy_at(weight)]["success"] for weight in WEIGHTS]
+        best[task], gains[task] = max(own[1:]), max(own[1:]) - own[0]
+        theirs = SUCCESS_BY_WEIGHT.get(task)
+        shown = [f"{s:.2f}" + (f" ({theirs[w]:.2f})" if theirs else "") for s, w in zip(own, WEIGHTS, strict=True)]
+        lines.append(f"| {task} | " + " | ".join(shown) + f" | {gains[task]:+.2f} |")
+    paper = [task for task in gains if task in SUCCESS_BY_WEIGHT]
+    lines.append(
+        f"\nOf the paper's {len(paper)} subtasks, full CFG at its best weight reaches .6 on "
+        f"{sum(best[task] >= 0.6 for task in paper)} and beats base by at least .10 on "
+        f"{sum(gains[task] >= 0.1 for task in paper)}."
+    )
+    return "\n".join(lines) + "\n"
+
+
+def freeze_table(cells: Mapping[str, Cells]) -> str:
+    """Success with guidance up to a fraction of the steps, pooled over each benchmark's subtasks (95 % Wilson)."""
+    lines = [
+        f"### Freeze curve at w = {FREEZE_WEIGHT:g}\n",
+        "Guidance up to a fraction f of the steps, then base, one token a step; all texts of a benchmark pooled.\n",
+        "| benchmark | " + " | ".join(f"f = {fraction:g}" for fraction in FRACTIONS) + " |",
+        "|---|" + "---|" * len(FRACTIONS),
+    ]
+    for group, tasks in GROUPS.items():
+        present = [cells[task] for task in tasks if task in cells]
+        if not present or not all(policy_frozen(f) in rows for rows in present for f in FRACTIONS):
+            continue
+        shown = []
+        for fraction in FRACTIONS:
+            rows = [own[policy_frozen(fraction)] for own in present]
+            count = sum(row["samples"] for row in rows)
+            successes = round(sum(row["success"] * row["samples"] for row in rows))
+            low, high = wilson(successes, count)
+            shown.append(f"{successes / count:.2f} ({low:.2f}-{high:.2f})")
+        lines.append(f"| {group} | " + " | ".join(shown) + " |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,115 @@
+"""One factor moved at a time (canvas, weight, temperature): the same policies in every setting, pooled over families.
+
+Every setting is read on the prompts that all results of a family have, so that a family's settings differ by the factor
+alone. Families differ between settings where one cannot be moved: each line says how many it pools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gate_models.offline.gate_audit.results import Fluency
+from gate_models.offline.order_study.points import (
+    OWN_WEIGHT,
+    Group,
+    Point,
+    Setting,
+    Texts,
+    on_prompts,
+    points,
+    prompts_in,
+)
+from gate_models.offline.order_study.pooled import FULL, Pooled, complete, pool, ratio
+
+OWN: Final = "own canvas, w = 2, temperature 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A setting with its policies, pooled over the families that were decoded in it."""
+
+    name: str
+    families: tuple[str, ...]
+    policies: Mapping[str, Pooled]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types, rounded."""
+        return {
+            "setting": self.name,
+            "families": list(self.families),
+            "policies": [pooled.to_json() for pooled in self.policies.values()],
+        }
+
+
+def factors(main: Mapping[Group, Texts], moved: Mapping[Group, Texts], fluency: Fluency) -> list[Factor]:
+    """Every setting of `moved`, and the families' own of `main` on the prompts of `moved`."""
+    labelled: dict[str, dict[Group, list[Point]]] = {}
+    for task in dict.fromkeys(task for task, _ in moved):
+        own = {setting: texts for (name, setting), texts in moved.items() if name == task}
+        home = {setting: texts for (name, setting), texts in main.items() if name == task and not setting.without}
+        shared = set.intersection(*map(prompts_in, own.values()))
+        for setting, texts in (home | own).items():
+            kept = on_prompts(texts, shared)
+            if FULL not in kept or prompts_in(kept) != shared:
+                continue
+            found = points(kept, fluency)
+            for label in _labels(setting, set(home)):
+                labelled.setdefault(label, {})[task, setting] = found
+    canvases = {f"T = {setting.steps[0]}" for _, setting in moved if _is_plain(setting)}
+    return [
+        _factor(label, labelled[label])
+        for label in sorted(labelled, key=_place)
+        if not label.startswith("T = ") or label in canvases
+    ]
+
+
+def _is_plain(setting: Setting) -> bool:
+    """Whether only the canvas can have been moved."""
+    return setting.weight == OWN_WEIGHT and setting.temperature == 1.0 and len(setting.steps) == 1
+
+
+def _labels(setting: Setting, home: set[Setting]) -> list[str]:
+    """The lines that a setting belongs to: a family's own is also one of the canvases."""
+    labels = [OWN] if setting in home else []
+    if _is_plain(setting):
+        labels.append(f"T = {setting.steps[0]}")
+    if setting.weight != OWN_WEIGHT:
+        labels.append(f"w = {setting.weight:g}")
+    if setting.temperature != 1.0:
+        labels.append(f"temperature {setting.temperature:g}")
+    return labels
+
+
+def _place(label: str) -> tuple[int, float]:
+    kinds = ("own", "T = ", "w = ", "temperature ")
+    kind = next(number for number, start in enumerate(kinds) if label.startswith(start))
+    return kind, 0.0 if kind == 0 else float(label.removeprefix(kinds[kind]))
+
+
+def _factor(label: str, found: Mapping[Group, Sequence[Point]]) -> Factor:
+    """Pooled over the policies that every family of the setting has."""
+    shared = set.intersection(*({point.policy for point in own} for own in found.values()))
+    families = complete(found, sorted(shared))
+    pooled = {one.policy: one for one in pool(list(families.values()), sorted(shared))}
+    return Factor(label, tuple(task for task, _ in families), pooled)
+
+
+def factor_table(found: Sequence[Factor], policies: Sequence[str]) -> str:
+    """Markdown: a setting a line; of each policy success, rows and perplexity over full CFG's, repeats."""
+    lines = [
+        "| setting | families, prompts | " + " | ".join(policies) + " |",
+        "|" + "---|" * (2 + len(policies)),
+    ]
+    for one in found:
+        prompts = next(iter(one.policies.values())).prompts
+        cells = (_cell(one.policies.get(policy)) for policy in policies)
+        lines.append(f"| {one.name} | {len(one.families)}, {prompts} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(pooled: Pooled | None) -> str:
+    if pooled is None:
+        return "-"
+    return f"{pooled.success.value:.2f}, {pooled.share:.0%}, {ratio(pooled.perplexity)}, {pooled.repeats:.2f}"

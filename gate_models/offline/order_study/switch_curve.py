@@ -1,0 +1,161 @@
+"""The switch curve S(t) of both commit orders (Definition 1): fresh runs that hand off at each fraction.
+
+a* is the earliest fraction from which S stays within `TOLERANCE` of S(T). A guidance-first order has an S(T) of its
+own, often a lower one, so its horizon is also given against full CFG's in confidence order. Both orders run on the same
+prompts; resampling these says how sure it is that the horizon moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoding.policy.decoding_policy import step_at
+from gate_models.committor.horizon import ensemble_horizon
+from gate_models.offline.order_study.points import Group, Point, Setting
+from gate_models.policies.names import parse_policy
+from gate_models.statistics.intervals import Estimate
+
+TOLERANCE: Final = 0.05
+"""Success that the horizon of a switch curve may lose (Definition 1)."""
+PLAIN, FIRST = "confidence", "guidance_boost"
+REPLICATES: Final = 1000
+SURE: Final = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """S(t) of one order: success of runs that hand off at each fraction, and of those that never do."""
+
+    fractions: tuple[float, ...]
+    success: tuple[Estimate, ...]
+    terminal: Estimate
+    steps: int
+    by_prompt: NDArray[np.float64] = field(repr=False)
+    """[P, F + 1]: success of every prompt at every fraction, and at the end."""
+
+    @property
+    def horizon(self) -> float | None:
+        """a* as a fraction of the steps; None: censored."""
+        return self.horizon_to(self.terminal.value)
+
+    def horizon_to(self, terminal: float) -> float | None:
+        """The earliest fraction from which S stays within `TOLERANCE` of `terminal`; None where there is none."""
+        return self._horizon(np.array([estimate.value for estimate in self.success]), terminal)
+
+    def resampled(self, rows: NDArray[np.int64]) -> float:
+        """a* of the prompts `rows`; 1 where it is censored."""
+        means = self.by_prompt[rows].mean(0)
+        found = self._horizon(means[:-1], float(means[-1]))
+        return 1.0 if found is None else found
+
+    def _horizon(self, success: NDArray[np.float64], terminal: float) -> float | None:
+        at = [step_at(fraction, self.steps) for fraction in self.fractions]
+        found = ensemble_horizon(at, success, terminal, self.steps, TOLERANCE)
+        return None if found.censored else found.step / self.steps
+
+
+def curves_of(setting: Setting, own: Sequence[Point]) -> dict[str, Curve]:
+    """The switch curves of a group, by commit order; base decoding is both orders' S(0). Empty for mixed canvases."""
+    if len(setting.steps) > 1:
+        return {}
+    named = {point.policy: parse_policy(point.policy).policy for point in own}
+    base = next((point for point in own if named[point.policy].preset == "base"), None)
+    parts: dict[str, tuple[dict[float, Point], Point]] = {}
+    for order in (PLAIN, FIRST):
+        mine = [point for point in own if named[point.policy].order == order and named[point.policy].tail_width == 1]
+        mine = [point for point in mine if named[point.policy].boost_threshold is None]
+        cuts = {
+            gate.fraction: point
+            for point in mine
+            if (gate := named[point.policy].gate).source == "fraction" and gate.fraction is not None
+        }
+        full = [p for p in mine if named[p.policy].preset == "full_cfg" and named[p.policy].guided_width == 1]
+        if base is not None and len(cuts) > 1 and full:
+            parts[order] = {0.0: base} | cuts, full[0]
+    used = [point for cuts, full in parts.values() for point in (*cuts.values(), full)]
+    prompts = sorted(set.intersection(*(set(point.by_prompt) for point in used))) if used else []
+    return {order: _curve(cuts, full, setting.steps[0], prompts) for order, (cuts, full) in parts.items()}
+
+
+def _curve(cuts: Mapping[float, Point], full: Point, steps: int, prompts: Sequence[str]) -> Curve:
+    fractions = sorted(cuts)
+    every = [*(cuts[fraction] for fraction in fractions), full]
+    matrix = np.array([[point.by_prompt[prompt] for point in every] for prompt in prompts])
+    return Curve(tuple(fractions), tuple(cuts[cut].success for cut in fractions), full.success, steps, matrix)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Where the horizon lies in both orders, and how often resampled prompts put it earlier or later."""
+
+    group: Group
+    plain: Curve
+    first: Curve
+    prompts: int
+    earlier: float
+    later: float
+
+    @property
+    def verdict(self) -> str:
+        """Whether guidance first moves the horizon, at a share of 95 % of the resampled prompts."""
+        return "earlier" if self.earlier >= SURE else "later" if self.later >= SURE else "not shown"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types, rounded."""
+        return {
+            "task": self.group[0],
+            "setting": str(self.group[1]),
+            "prompts": self.prompts,
+            "orders": {PLAIN: _content(self.plain), FIRST: _content(self.first)},
+            "guidance_boost_to_full_cfg": self.first.horizon_to(self.plain.terminal.value),
+            "earlier": round(self.earlier, 3),
+            "later": round(self.later, 3),
+            "verdict": self.verdict,
+        }
+
+
+def _content(curve: Curve) -> dict[str, Any]:
+    points = {f"{cut:g}": found.rounded for cut, found in zip(curve.fractions, curve.success, strict=True)}
+    return {"success": points | {"1": curve.terminal.rounded}, "horizon": curve.horizon}
+
+
+def moves(found: Mapping[Group, Sequence[Point]]) -> list[Move]:
+    """Every group that has the curve of both orders."""
+    kept = []
+    for group, own in found.items():
+        curves = curves_of(group[1], own)
+        if len(curves) < len((PLAIN, FIRST)):
+            continue
+        count = len(curves[PLAIN].by_prompt)
+        drawn = np.random.default_rng(0).integers(count, size=(REPLICATES, count))
+        plain, first = (np.array([curves[order].resampled(rows) for rows in drawn]) for order in (PLAIN, FIRST))
+        earlier, later = float((first < plain).mean()), float((first > plain).mean())
+        kept.append(Move(group, curves[PLAIN], curves[FIRST], count, earlier, later))
+    return kept
+
+
+def switch_table(found: Sequence[Move]) -> str:
+    """Markdown: a family a line."""
+    lines = [
+        "| family | prompts | S(0) | confidence: S(T) | a* | guidance first: S(T) | a* | a* to confidence's S(T) "
+        "| resampled: earlier, later | horizon moves |",
+        "|" + "---|" * 10,
+    ]
+    for one in found:
+        terminal = one.plain.terminal.value
+        lines.append(
+            f"| {one.group[0]} | {one.prompts} | {one.plain.success[0].value:.2f} | {terminal:.2f} "
+            f"| {at(one.plain.horizon)} | {one.first.terminal.value:.2f} | {at(one.first.horizon)} "
+            f"| {at(one.first.horizon_to(terminal))} | {one.earlier:.0%}, {one.later:.0%} | {one.verdict} |"
+        )
+    return "\n".join(lines)
+
+
+def at(horizon: float | None) -> str:
+    """A horizon as tables show it."""
+    return "none" if horizon is None else f"{horizon:.2f}"

@@ -1,0 +1,159 @@
+"""What a repair census is made of: its settings, the runs in a balanced order, and what a census already knows of them.
+
+A census (`astargate census`) has frozen the first guided run of each prompt: its q0 and qg are taken from there instead
+of being measured again, and the run itself is decoded once more, which must give the same tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoding.constraints import parse
+from decoding.models.protocol import DenoisingModel
+from decoding.policy.decoding_policy import resolve_policy
+from decoding.policy.repair import SELECTORS, Selector
+from decoding.request.job import Job
+from decoding.sampling.noise import NoiseKey
+from gate_models.offline.benchmarks.tasks import TaskPrompt, expand, load_task
+from gate_models.offline.census.labels import counts_of
+from gate_models.offline.census.plan import CensusSettings
+from gate_models.offline.census.plan import Unit as CensusUnit
+from gate_models.offline.census.records import Census, CensusError
+from gate_models.offline.census.worker import run_job
+from gate_models.offline.repair_census.arms import OWN_SELECTORS, PAPER_SELECTORS, recorded_job
+
+MEASURED: Final = "measured"
+"""Source of a sweep that this census ran itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairSettings:
+    """What a repair census is made from; the first line of its file."""
+
+    subtasks: tuple[str, ...]
+    prompts: int | None = None
+    """Prompts a subtask; None: all it has."""
+    seeds: int = 2
+    """Recorded runs of each prompt that no census has frozen."""
+    continuations: int = 10
+    """Of every arm, of every cell of the freeze sweep, and of each candidate in the committor selectors."""
+    counts: tuple[int, ...] = (1, 3)
+    """K."""
+    selectors: tuple[Selector, ...] = (*PAPER_SELECTORS, *OWN_SELECTORS)
+    most: int | None = None
+    """Most runs a subtask and population that are intervened on; further ones are only counted. None: all."""
+    seed: int = 0
+    weight: float = 2.0
+    model: str = "mini"
+    device: str = "cpu"
+    threads: int = 1
+    max_rows: int = 64
+    invariant: bool = True
+
+    def __post_init__(self) -> None:
+        for name in self.selectors:
+            if name not in SELECTORS:
+                raise ValueError(f"selector {name!r} is unknown; selectors: {', '.join(SELECTORS)}")
+        if not self.counts or min(self.seeds, self.continuations, *self.counts) < 1:
+            raise ValueError("seeds, continuations and counts must be at least 1, and at least one count is needed")
+        if self.most is not None and self.most < 1:
+            raise ValueError("most must be at least 1")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frozen:
+    """What a census knows of a prompt's recorded run: its tokens [L], its verdict, and q0, qg [F] at steps `grid`."""
+
+    job: Job
+    tokens: tuple[int, ...]
+    satisfied: bool
+    grid: tuple[int, ...]
+    base: NDArray[np.float64]
+    guided: NDArray[np.float64]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One recorded run."""
+
+    prompt: TaskPrompt
+    seed: int
+    frozen: Frozen | None = None
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.prompt.task, self.prompt.id, self.seed
+
+
+def units_of(settings: RepairSettings, known: dict[tuple[str, str], Frozen]) -> list[Unit]:
+    """The runs: subtasks take turns, so that a census that is cut off is balanced.
+
+    A prompt that is `known` by (task, id) has the one run that was frozen, any other `settings.seeds`.
+    """
+    by_task = [list(_runs_of(task, settings, known)) for task in expand(settings.subtasks)]
+    return [unit for turn in zip_longest(*by_task) for unit in turn if unit is not None]
+
+
+def _runs_of(task: str, settings: RepairSettings, known: dict[tuple[str, str], Frozen]) -> Iterator[Unit]:
+    for prompt in load_task(task, settings.prompts):
+        frozen = known.get((task, prompt.id))
+        for seed in range(1 if frozen else settings.seeds):
+            yield Unit(prompt, seed, frozen)
+
+
+def fresh_job(model: DenoisingModel, unit: Unit, settings: RepairSettings) -> Job:
+    """The run to record for a prompt that no census knows: full CFG on its own canvas."""
+    prompt = unit.prompt
+    return recorded_job(
+        Job(
+            prompt_ids=tuple(model.codec.encode_prompt(prompt.text())),
+            gen_length=prompt.gen_length,
+            steps=prompt.steps,
+            policy=resolve_policy("full_cfg", {"guidance_scale": settings.weight}),
+            noise=NoiseKey(settings.seed, purpose="generate", arm=f"{prompt.task}/{prompt.id}", rollout=unit.seed),
+            predicate=parse(prompt.constraint),
+        )
+    )
+
+
+def frozen_runs(census: Census, model: DenoisingModel, settings: RepairSettings) -> dict[tuple[str, str], Frozen]:
+    """The frozen runs of a census by (task, prompt id); prompts whose sweep is not complete are left out.
+
+    Raises `CensusError` where it is of another model, weight or mode than `settings` ask for.
+    """
+    own = _settings_of(census)
+    wanted = {"model_hash": model.spec.hash, "weight": settings.weight, "invariant": settings.invariant}
+    found = {"model_hash": census.manifest["model_hash"], "weight": own.weight, "invariant": own.invariant}
+    if differing := [f"{name} {found[name]}, not {wanted[name]}" for name in wanted if found[name] != wanted[name]]:
+        raise CensusError(f"the census does not fit: it has {'; '.join(differing)}")
+    prompts = {(task, prompt.id): prompt for task in census.tasks for prompt in load_task(task)}
+    runs = {}
+    for record in census.prompts:
+        counts, run, prompt = counts_of(census, record), record.runs.get(census.main_run), prompts.get(record.key)
+        if counts is None or run is None or prompt is None:
+            continue
+        job = run_job(model, own, CensusUnit(prompt, run.split, run.gen_length, run.steps), own.weight, 0)
+        runs[record.key] = Frozen(
+            job=recorded_job(replace(job, predicate=parse(prompt.constraint), record="commits")),
+            tokens=run.tokens,
+            satisfied=run.success,
+            grid=counts.steps,
+            base=counts.base / counts.base_count,
+            guided=counts.guided / counts.guided_count,
+            source=f"census seed {own.seed}, N = {int(counts.base_count.min())}",
+        )
+    return runs
+
+
+def _settings_of(census: Census) -> CensusSettings:
+    def as_made(value: Any) -> Any:
+        return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+
+    return CensusSettings(**{name: as_made(value) for name, value in census.settings.items()})

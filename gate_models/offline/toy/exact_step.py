@@ -1,0 +1,243 @@
+"""One denoising step of the toy, exactly: the transition kernel by enumerating every joint draw of masked positions.
+
+The next state is *not* a tilt of the base kernel by the committed token's delta when the order looks at the sampled
+tokens (or at guided probabilities): which position is committed depends on all draws. The joint draw V = (v_j) over the
+masked positions is what guidance tilts, with statistic sum_j delta_j(v_j) / temperature; the kernel is its image under
+the commit rule. The rules are stated here anew, in plain tensor algebra, and compared with the decoder's in the tests.
+
+A pair (state, draw) is a filled canvas with the subset of its positions that is masked: (2A)^L pairs in all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Literal
+
+import torch
+from torch import Tensor
+
+from gate_models.offline.toy.model import Canvas, ToyTables
+
+Phase = Literal["guided", "base"]
+GUIDED_ORDERS: Final = frozenset({"guidance_boost", "boost_confidence", "base_probability"})
+CONFIDENCE_ORDERS: Final = frozenset({"probability", "margin", "neg_entropy", "random", "position"})
+SMALLEST_GAP: Final = 1e-9
+
+
+class TieError(ValueError):
+    """Two candidates of a state have the same score: the kernel would rest on rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How the toy is decoded; names and meanings are the decoder's.
+
+    Two orders are for the theory alone: `position` (left to right, the fixed order, a confidence kind) and
+    `base_probability` (guided steps ordered by the conditional probability of the token that guidance sampled).
+    """
+
+    steps: int
+    scale: float = 1.5
+    order: str = "confidence"
+    confidence: str = "probability"
+    temperature: float = 1.0
+    top_p: float = 1.0
+    guided_width: int = 1
+    tail_width: int = 1
+    tail_threshold: float | None = None
+    block_length: int | None = None
+    suppress_end: bool = False
+    defer_end: bool = False
+
+    def __post_init__(self) -> None:
+        if self.order not in GUIDED_ORDERS | {"confidence", "random"} or self.confidence not in CONFIDENCE_ORDERS:
+            raise ValueError(f"unknown order {self.order!r} or confidence {self.confidence!r}")
+        if self.block_length is not None and max(self.guided_width, self.tail_width) > 1:
+            raise ValueError("blocks are exact for serial phases only: a wide phase leaves a block early")
+
+    def order_in(self, phase: Phase) -> str:
+        """The commit order of a phase: base steps know no guided order."""
+        if phase == "guided" and self.order in GUIDED_ORDERS:
+            return self.order
+        return "random" if self.order == "random" else self.confidence
+
+
+@dataclass(frozen=True, slots=True)
+class Distributions:
+    """Probabilities [states, L, A] of each position's token; rows of committed positions are there and unused."""
+
+    drawn: Tensor
+    """What tokens are sampled from: tempered, within the nucleus."""
+    plain: Tensor
+    """Untempered, guided where the phase is: what confidence is measured on."""
+    conditional: Tensor
+    """Untempered, without guidance."""
+
+
+def nucleus(probabilities: Tensor, top_p: float) -> Tensor:
+    """Keep the shortest run of most probable tokens whose mass reaches top_p, and renormalise."""
+    values, order = probabilities.sort(dim=-1, descending=True, stable=True)
+    reached_before = values.cumsum(-1) - values >= top_p
+    reached_before[..., 0] = False
+    kept = values.masked_fill(reached_before, 0.0)
+    out = torch.zeros_like(probabilities).scatter(-1, order, kept)
+    return out / out.sum(-1, keepdim=True)
+
+
+def distributions(tables: ToyTables, rules: Rules, scale: Tensor | None) -> Distributions:
+    """Distributions of a step at guidance scale `scale` (a scalar tensor, so that autograd reaches it); None: base."""
+    conditional = tables.branch(conditional=True)
+    logits = conditional
+    if scale is not None:
+        logits = conditional + scale * (conditional - tables.branch(conditional=False))
+    if rules.suppress_end and tables.end_is_token:
+        conditional, logits = conditional.clone(), logits.clone()
+        conditional[..., tables.end_id] = logits[..., tables.end_id] = -math.inf
+    plain = logits.softmax(-1)
+    if rules.temperature == 0.0:
+        drawn = torch.nn.functional.one_hot(logits.argmax(-1), tables.canvas.alphabet).to(plain.dtype)
+    else:
+        drawn = (logits / rules.temperature).softmax(-1)
+    if rules.top_p < 1.0:
+        drawn = nucleus(drawn, rules.top_p)
+    return Distributions(drawn, plain, conditional.softmax(-1))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the schedule asks of one step: per number of candidates the quota, and where the active region ends."""
+
+    quotas: tuple[int, ...]
+    """[L + 1]: quota by number of candidates."""
+    stop: int
+
+
+class StepLaw:
+    """Transition kernels of one set of tables under one set of rules."""
+
+    def __init__(self, tables: ToyTables, rules: Rules) -> None:
+        self.tables, self.rules, self.canvas = tables, rules, tables.canvas
+        canvas = tables.canvas
+        fills = torch.cartesian_prod(*[torch.arange(canvas.alphabet)] * canvas.length).reshape(-1, canvas.length)
+        subsets = torch.cartesian_prod(*[torch.tensor([False, True])] * canvas.length).reshape(-1, canvas.length)
+        self.tokens = fills.repeat_interleave(len(subsets), 0)
+        """[D, L]: the draw where masked, the committed token elsewhere."""
+        self.masked = subsets.repeat(len(fills), 1)
+        self.state = torch.where(self.masked, canvas.alphabet, self.tokens) @ canvas.powers
+
+    def at_tokens(self, table: Tensor) -> Tensor:
+        """[D, L]: entries of a table [states, L, A] at each pair's tokens."""
+        found: Tensor = table[self.state[:, None], torch.arange(self.canvas.length), self.tokens]
+        return found
+
+    def draw_probability(self, found: Distributions) -> Tensor:
+        """[D]: probability of the joint draw given the state."""
+        return torch.where(self.masked, self.at_tokens(found.drawn), 1.0).prod(-1)
+
+    @cached_property
+    def masks(self) -> Tensor:
+        """[states]: number of masked positions."""
+        return (self.canvas.digits == self.canvas.alphabet).sum(-1)
+
+    def scores(self, name: str, found: Distributions) -> Iterator[tuple[float, Tensor]]:
+        """(weight, scores [D, L]) of a commit order; a random order is the mean over all permutations."""
+        zero = torch.zeros(self.tokens.shape, dtype=torch.float64)
+        if name == "random":
+            orders = list(itertools.permutations(range(self.canvas.length)))
+            yield from ((1.0 / len(orders), zero + torch.tensor(order)) for order in orders)
+        elif name == "position":
+            yield 1.0, zero
+        else:
+            scores = self._scores(name, found).detach()
+            if self.rules.defer_end:
+                scores = scores.masked_fill(self.tokens == self.tables.end_id, -math.inf)
+            self._refuse_ties(scores, found)
+            yield 1.0, scores
+
+    def _scores(self, name: str, found: Distributions) -> Tensor:
+        probability, conditional = self.at_tokens(found.plain), self.at_tokens(found.conditional)
+        if name in {"margin", "neg_entropy"}:
+            top = found.plain.topk(2, -1).values
+            by_state = top[..., 0] - top[..., 1] if name == "margin" else torch.xlogy(found.plain, found.plain).sum(-1)
+            return by_state[self.state]
+        return {
+            "probability": probability,
+            "base_probability": conditional,
+            "guidance_boost": probability - conditional,
+            "boost_confidence": (probability - conditional) * probability,
+        }[name]
+
+    def _refuse_ties(self, scores: Tensor, found: Distributions) -> None:
+        possible = self.draw_probability(found) > 0
+        marked = scores.masked_fill(~self.masked, math.inf)[possible].sort(-1).values
+        gaps = (marked[:, 1:] - marked[:, :-1])[marked[:, 1:].isfinite() & marked[:, :-1].isfinite()]
+        if gaps.numel() and float(gaps.min()) < SMALLEST_GAP:
+            raise TieError(f"scores tie within {float(gaps.min()):.1e}; take another seed or scale")
+
+    def committed(self, step: Step, scores: Tensor, found: Distributions, threshold: float | None) -> Tensor:
+        """[D, L] bool: positions that the step commits. Highest score first, ties to the left."""
+        eligible = self.masked & (torch.arange(self.canvas.length) < step.stop)
+        by_score = scores.argsort(dim=-1, descending=True, stable=True)
+        last = (~eligible).gather(-1, by_score).to(torch.int8).argsort(dim=-1, stable=True)
+        sequence = by_score.gather(-1, last)
+        count = torch.tensor(step.quotas)[eligible.sum(-1)]
+        if threshold is not None:
+            confident = eligible & (self.at_tokens(found.plain) >= threshold)
+            sequence = sequence.gather(
+                -1, (~confident).gather(-1, sequence).to(torch.int8).argsort(dim=-1, stable=True)
+            )
+            count = torch.minimum(count, confident.sum(-1).clamp(min=1))
+        return eligible & (sequence.argsort(-1) < count[:, None])
+
+    def images(
+        self, step: Step, phase: Phase, found: Distributions, order: str | None = None
+    ) -> Iterator[tuple[float, Tensor]]:
+        """(weight, next state [D]) of every pair, once a permutation for random order."""
+        threshold = self.rules.tail_threshold if phase == "base" else None
+        for weight, scores in self.scores(order or self.rules.order_in(phase), found):
+            left = self.masked & ~self.committed(step, scores, found, threshold)
+            yield weight, torch.where(left, self.canvas.alphabet, self.tokens) @ self.canvas.powers
+
+    def kernel(
+        self,
+        step: Step,
+        phase: Phase,
+        scale: Tensor | float | None = None,
+        order: str | None = None,
+        statistic: Tensor | None = None,
+    ) -> Tensor:
+        """K(x' | x) [states, states], rows x; differentiable in `scale` (default: the rules').
+
+        With `statistic` [D], a function of the joint draw, the entries are E[statistic 1(X' = x') | x] instead. `order`
+        overrides the rules' commit order.
+        """
+        if phase == "guided":
+            scale = torch.as_tensor(self.rules.scale if scale is None else scale, dtype=torch.float64)
+        found = distributions(self.tables, self.rules, scale if isinstance(scale, Tensor) else None)
+        mass = self.draw_probability(found)
+        if statistic is not None:
+            mass = mass * statistic
+        out = torch.zeros(self.canvas.states, self.canvas.states, dtype=torch.float64)
+        for weight, image in self.images(step, phase, found, order):
+            out = out.index_put((self.state, image), weight * mass, accumulate=True)
+        return out
+
+    def joint_delta(self) -> Tensor:
+        """[D]: sum over masked positions of (c - u) at the drawn tokens / temperature: what Eq. 6 tilts by."""
+        delta = self.tables.branch(conditional=True) - self.tables.branch(conditional=False)
+        return torch.where(self.masked, self.at_tokens(delta), 0.0).sum(-1) / self.rules.temperature
+
+
+def schedule(rules: Rules, canvas: Canvas, step: int, width: int) -> Step:
+    """Masks left over steps left, rounded up, from one block to the next; a wide phase commits at least `width`."""
+    length, block = canvas.length, rules.block_length or canvas.length
+    per_block = rules.steps * block // length
+    steps_left = per_block - step % per_block
+    quotas = tuple(
+        min(masks, max(math.ceil(masks / steps_left), width if width > 1 else 0)) for masks in range(length + 1)
+    )
+    return Step(quotas, min(length, (step // per_block + 1) * block))

@@ -1,0 +1,183 @@
+"""Short names of policies on the command line: `full_cfg`, `handoff:0.3:k8`, `drained:0.5:k4:guidance_boost`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from decoding.gates.protocol import BuiltinGates, Gate, NeverGate, Regime
+from decoding.policy import decoding_policy as policies
+from decoding.policy.checks import PolicyError
+from decoding.policy.decoding_policy import DecodingPolicy, resolve_policy
+from decoding.policy.repair import Repair
+from decoding.sampling.commit_order import GUIDED_ORDERS
+from gate_models.policies.family_gates import needs_family
+
+HELP = (
+    "comma-separated: base, full_cfg, handoff:FRACTION, parallel_tail:FRACTION (8 wide), drained:THRESHOLD, constant "
+    "(the family's cut), calibrated (drained at the family's measured threshold), raw, policy, value[:PRICE] or "
+    "risk[:MARGIN] (the family's learned gates; full CFG where it has none in the setting) or recorded (the prompt's "
+    "horizon of a census; no gate that could be served), each with optional :kN (tail width; guided width for "
+    "full_cfg), :aX (adaptive tail threshold), :rprefixN or :rdualN "
+    "(the tail reuses keys and values, refreshed every N steps), :wX (guidance scale), :ORDER (random, "
+    "guidance_boost, ...), :gN (guided width), :bX (boost threshold; up to 8 positions unless :gN), :mN (drained gates "
+    "look again every N base steps), :repairKxR[-SELECTOR][@ANCHOR] (reopen K positions of a failed text, R rounds), "
+    ":bestN (N attempts until one holds), :rowsN (budget of repair); or auto, auto:ROWS: the cascade and its budget"
+)
+
+
+BOOSTED_WIDTH: Final = 8
+_NUMBER: Final = re.compile(r"\d*\.?\d+")
+_WHOLE: Final = {"g": "guided_width", "m": "recheck"}
+_REAL: Final = {"a": "tail_threshold", "w": "guidance_scale", "b": "boost_threshold"}
+_NUMBERED: Final = {"handoff": "handoff", "parallel_tail": "parallel_tail", "drained": "handoff"}
+"""Names that take a number, and the presets that they stand for."""
+_BY_FAMILY: Final[Mapping[str, policies.GateSource]] = {
+    "constant": "constant",
+    "calibrated": "drained",
+    "raw": "raw",
+    "policy": "policy",
+    "value": "value",
+    "risk": "risk",
+    "recorded": "recorded",
+}
+"""Names whose gate is the family's (or the prompt's), and its source."""
+_PRICED: Final = {"value": "row_price", "risk": "margin"}
+"""Those that may take a number, and what it sets."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedPolicy:
+    """A policy with the gate that it names."""
+
+    name: str
+    policy: DecodingPolicy
+    gate: Gate
+    attempts: int = 1
+    """Best of so many: independent attempts, until one satisfies its constraint."""
+
+
+def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
+    """The policy that `name` stands for. Raises `ValueError` that says what is wrong with it."""
+    head, *options = name.split(":")
+    given: dict[str, Any] = {}
+    preset, setting = head, policies.Gate("never")
+    try:
+        if head in _NUMBERED:
+            value = _number(name, head, options)
+            preset = _NUMBERED[head]
+            setting = (
+                policies.Gate("drained", threshold=value)
+                if head == "drained"
+                else policies.Gate("fraction", fraction=value)
+            )
+            given["gate"] = setting
+        if head in _BY_FAMILY:
+            preset, setting = "handoff", _by_family(head, options)
+            given["gate"] = setting
+        if head == "auto" and options:
+            given["budget_rows"] = int(_number(name, head, options))
+        if guidance_scale is not None and preset != "base":
+            given["guidance_scale"] = guidance_scale
+        attempts = 1
+        for option in options:
+            if best := re.fullmatch(r"best(\d+)", option):
+                attempts = max(1, int(best[1]))
+            else:
+                given |= _option(option, preset)
+        if "recheck" in given:
+            setting = replace(setting, recheck=given.pop("recheck"))
+            given["gate"] = setting
+        if "boost_threshold" in given:
+            given.setdefault("guided_width", BOOSTED_WIDTH)
+        policy = resolve_policy(preset, given)
+    except PolicyError as error:
+        raise ValueError(f"policy {name!r}: {error.param} {error}") from None
+    except ValueError as error:
+        raise ValueError(
+            str(error) if name in str(error) else f"policy {name!r}: {error}; policies are {HELP}"
+        ) from None
+    return NamedPolicy(name, policy, _gate(setting), attempts)
+
+
+def _by_family(head: str, options: list[str]) -> policies.Gate:
+    own: dict[str, Any] = {}
+    if head in _PRICED and options and _NUMBER.fullmatch(options[0]):
+        own[_PRICED[head]] = float(options.pop(0))
+    return policies.Gate(_BY_FAMILY[head], **own)
+
+
+def at_weight(name: str, weight: float) -> NamedPolicy:
+    """The policy of `name` at another guidance scale. At 0, and where it never guides: the base decoder with its tail.
+
+    Names of base decoders are made from what they do, so that equal ones have one name.
+    """
+    named = parse_policy(name)
+    own = named.policy
+    if weight != 0.0 and own.preset != "base":
+        kept = [part for part in name.split(":") if not re.fullmatch(r"w\d+(\.\d+)?", part)]
+        return parse_policy(":".join([*kept, f"w{weight:g}"]))
+    parts = ["base"]
+    if own.tail_width != 1:
+        parts.append(f"k{own.tail_width}")
+    if own.tail_threshold is not None:
+        parts.append("a" + f"{own.tail_threshold:.12f}".rstrip("0").rstrip("."))
+    if own.tail_reuse is not None:
+        parts.append(f"r{own.tail_reuse}{own.tail_refresh}")
+    if own.order == "random":  # the one named order that base steps follow too
+        parts.append(own.order)
+    if named.attempts > 1:
+        parts.append(f"best{named.attempts}")
+    return parse_policy(":".join(parts))
+
+
+def _number(name: str, head: str, options: list[str]) -> float:
+    try:
+        return float(options.pop(0))
+    except (IndexError, ValueError):
+        raise ValueError(f"policy {name!r} needs a number after its name, such as {head}:0.3") from None
+
+
+def _verified_option(option: str) -> dict[str, Any] | None:
+    """What a failed text gets; None for any other option."""
+    if rows := re.fullmatch(r"rows(\d+)", option):
+        return {"budget_rows": int(rows[1])}
+    repair = re.fullmatch(r"repair(\d+)x(\d+)(?:-([a-z_]+))?(?:@(0?\.\d+))?", option)
+    if repair is None:
+        return None
+    given: dict[str, Any] = {"reopen": int(repair[1]), "max_rounds": int(repair[2])}
+    if repair[3]:
+        given["selector"] = repair[3]
+    if repair[4]:
+        given["anchor"] = float(repair[4])
+    return {"repair": Repair(**given)}
+
+
+def _option(option: str, preset: str) -> dict[str, Any]:
+    if (verified := _verified_option(option)) is not None:
+        return verified
+    if option in {"random", *GUIDED_ORDERS}:
+        return {"order": option}
+    if reuse := re.fullmatch(r"r([a-z]+)(\d+)", option):
+        return {"tail_reuse": reuse[1], "tail_refresh": int(reuse[2])}
+    match = re.fullmatch(r"([kawgbm])(\d+(?:\.\d+)?)", option)
+    if match is None:
+        raise ValueError(f"option {option!r} is unknown")
+    kind, number = match[1], float(match[2])
+    if kind == "k":
+        return {"guided_width" if preset == "full_cfg" else "tail_width": int(number)}
+    if kind in _WHOLE:
+        return {_WHOLE[kind]: int(number)}
+    return {_REAL[kind]: number}
+
+
+def _gate(setting: policies.Gate) -> Gate:
+    if needs_family(setting):
+        return NeverGate()  # whoever knows family and model puts the family's gate in its place
+    regime = Regime("", None, 2.0, 1, 1, 1, 1.0, None, "probability", "confidence", "as_is")
+    gate = BuiltinGates().resolve(setting, regime).gate
+    if gate is None:
+        raise ValueError(f"gate source {setting.source!r} cannot be used offline")
+    return gate
