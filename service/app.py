@@ -11,16 +11,18 @@ from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
 from starlette.middleware.cors import CORSMiddleware
 
-from service import errors, examples
-from service.auth import Guard
-from service.caller_limits import CallerLimits
+from service.config.settings import Settings
+from service.http import errors
+from service.http.auth import Guard
+from service.http.caller_limits import CallerLimits
+from service.http.middleware import BodyLimit, RequestContext
 from service.lifecycle import Service
-from service.metrics import Metrics, package_version
-from service.middleware import BodyLimit, RequestContext
+from service.metrics.recorder import Metrics, package_version
 from service.routes import (
     catalogue,
     committor,
     docs,
+    examples,
     gate_audits,
     gates,
     generate,
@@ -30,7 +32,6 @@ from service.routes import (
     playground,
 )
 from service.schemas.generate import HandoffEvent, ReopenEventReply, StepEventReply
-from service.settings import Settings
 
 FIRST_ERROR = 400
 _DESCRIPTION = """Decodes text from masked diffusion language models under constraints, with classifier-free guidance

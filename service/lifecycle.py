@@ -16,18 +16,19 @@ from opentelemetry import trace
 
 from decoding.engine.handle import DecodingError, Handle
 from decoding.engine.scheduler import QueueFullError
-from service import backend, logs
-from service.backend import Backend
+from service.backend import backend
+from service.backend.backend import Backend
 from service.bridge import Bridge
-from service.database import DatabaseError, open_database
-from service.disconnect import StreamEndedError
-from service.errors import ApiError, draining, not_ready
-from service.generation import Generation
-from service.jobs import Jobs
-from service.metrics import Metrics
-from service.settings import Settings
-from service.shadow import Shadow
-from service.translate import Prepared
+from service.committor.worker import Jobs
+from service.config.settings import Settings
+from service.generation.generation import Generation
+from service.generation.prepare import Prepared
+from service.http import logs
+from service.http.disconnect import StreamEndedError
+from service.http.errors import ApiError, draining, not_ready
+from service.metrics.recorder import Metrics
+from service.shadow_audit.audit import Shadow
+from service.storage.database import DatabaseError, open_database
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from service.app import build_app
-from service.settings import Settings
+from service.config.settings import Settings
 
 FILE = Path(__file__).with_name("openapi.json")
 

@@ -11,10 +11,10 @@ from types import FrameType
 import uvicorn
 from prometheus_client import disable_created_metrics
 
-from service import logs
 from service.app import build_app
+from service.config.settings import Settings
+from service.http import logs
 from service.lifecycle import Service, Status
-from service.settings import Settings
 
 LAST_BYTES_SECONDS = 5
 """How long connections may take to send what is ready, once decoding has ended."""

@@ -19,14 +19,14 @@ from starlette.types import Receive, Scope, Send
 
 from decoding.engine.handle import DecodingError, Handle, Outcome
 from decoding.records.events import Event, ReopenEvent, StepEvent
-from service import replies
-from service.backend import Backend
-from service.disconnect import ClientGoneError, StreamEndedError, unless_gone
-from service.errors import ApiError, answer_to, request_id
-from service.generation import Generation
+from service.backend.backend import Backend
+from service.generation import replies
+from service.generation.generation import Generation
+from service.generation.prepare import Prepared
+from service.http.disconnect import ClientGoneError, StreamEndedError, unless_gone
+from service.http.errors import ApiError, answer_to, request_id
 from service.lifecycle import Service
 from service.schemas.generate import HandoffEvent, ReopenEventReply, Sample, StepEventReply
-from service.translate import Prepared
 
 logger = logging.getLogger(__name__)
 KEEP_ALIVE = b": keep-alive\n\n"

@@ -10,7 +10,7 @@ from grafana_foundation_sdk.models.dashboard import Panel
 from deploy.grafana.panels import Query, Row, board, lines, number, rows, states
 from deploy.grafana.queries import gauge, increase, quantile, rate, selected, share
 from deploy.grafana.savings import GAP_TEXT, gap_lines, handoff_rate
-from service import metric_definitions as define
+from service.metrics import definitions as define
 
 _STATES = {0: ("active", "green"), 1: ("uncertified", "yellow"), 2: ("suspended", "red")}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from service.metric_definitions import METRICS, PREFIX, Metric
+from service.metrics.definitions import METRICS, PREFIX, Metric
 
 RATE = "$__rate_interval"
 RANGE = "$__range"

@@ -10,7 +10,7 @@ from grafana_foundation_sdk.models.dashboard import Panel
 
 from deploy.grafana.panels import Query, Row, board, cells, lines, number
 from deploy.grafana.queries import RATE, increase, rate, share
-from service import metric_definitions as define
+from service.metrics import definitions as define
 
 _Z = 1.96
 

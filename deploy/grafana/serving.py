@@ -10,7 +10,7 @@ from grafana_foundation_sdk.models.dashboard import Panel
 
 from deploy.grafana.panels import Query, Row, board, cells, lines, number, rows
 from deploy.grafana.queries import RANGE, RATE, gauge, increase, mean, quantile, rate, selected, share
-from service import metric_definitions as define
+from service.metrics import definitions as define
 
 _QUANTILES = (0.5, 0.95, 0.99)
 _INSTANCE = '{instance=~"$instance"}'

@@ -27,7 +27,7 @@ def run(
 ) -> None:
     """Throughput of the engine against a plain sequential loop, in one run, as ratios."""
     from gate_models.offline.bench import run as bench  # noqa: PLC0415
-    from service import latency  # noqa: PLC0415
+    from service.commands import latency  # noqa: PLC0415
 
     try:
         writable(out, "--out")

@@ -18,8 +18,8 @@ def run(
     version: Annotated[list[str] | None, typer.Option(help="Gate version; may be given again (default: all).")] = None,
 ) -> None:
     """Export the shadow audit's pairs: state at the handoff, what the gate saw, both texts and verdicts."""
-    from service.database import DatabaseError, open_database  # noqa: PLC0415
-    from service.shadow_export import FORMATS, export  # noqa: PLC0415
+    from service.shadow_audit.export import FORMATS, export  # noqa: PLC0415
+    from service.storage.database import DatabaseError, open_database  # noqa: PLC0415
 
     if out.suffix not in FORMATS:
         typer.echo(f"error: --out must end in {' or '.join(FORMATS)}", err=True)

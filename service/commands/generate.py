@@ -27,7 +27,7 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole response.")] = False,
 ) -> None:
     """Decode one prompt; print the text and what it cost."""
-    from service.remote import FailedError, ask  # noqa: PLC0415
+    from service.commands.remote import FailedError, ask  # noqa: PLC0415
 
     body: dict[str, Any] = {"prompt": prompt, "temperature": temperature, "n": n}
     body |= {k: v for k, v in {"gen_length": gen_length, "steps": steps, "seed": seed}.items() if v is not None}
@@ -54,7 +54,7 @@ def run(
 
 
 def _decode(body: dict[str, Any], model: str, device: str) -> dict[str, Any]:
-    from service.local import decode  # noqa: PLC0415  (loads torch)
+    from service.commands.local import decode  # noqa: PLC0415  (loads torch)
 
     return decode(body, model=model, device=device)
 

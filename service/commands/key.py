@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from service.keys import KeyFormatError, hashed, new_secret, parse_keys
+from service.config.keys import KeyFormatError, hashed, new_secret, parse_keys
 
 app = typer.Typer(help="API keys.", no_args_is_help=True)
 

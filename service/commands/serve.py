@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
-from service.settings import Settings
+from service.config.settings import Settings
 
 
 def _option(field: str) -> typer.models.OptionInfo:

@@ -11,8 +11,9 @@ from decoding import constraints
 from decoding.policy.decoding_policy import GATE_FIELDS, GATE_SOURCES, PRESETS, gate_defaults, resolve_policy
 from decoding.policy.repair import SELECTORS
 from decoding.sampling.commit_order import CONFIDENCE_KINDS, GUIDED_ORDERS
-from service import examples, replies
-from service.errors import ApiError
+from service.generation import replies
+from service.http.errors import ApiError
+from service.routes import examples
 from service.routes.common import ServiceDep
 from service.schemas.base import Reply
 from service.schemas.policy import ResolvedPolicy

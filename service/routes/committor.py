@@ -11,16 +11,16 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Body, Query, Request
 from starlette.responses import Response
 
-from service import examples
-from service.auth import caller_of
-from service.committor import Plan, plan_of, with_seed
-from service.disconnect import ClientGoneError, unless_gone
-from service.errors import ApiError, invalid
-from service.jobs import Jobs
-from service.jobs_schema import HorizonRecord, JobRecord, JobStatus, UnknownEntryError
+from service.committor.plan import Plan, plan_of, with_seed
+from service.committor.tables import HorizonRecord, JobRecord, JobStatus, UnknownEntryError
+from service.committor.worker import Jobs
+from service.config.settings import Settings
+from service.http.auth import caller_of
+from service.http.disconnect import ClientGoneError, unless_gone
+from service.http.errors import ApiError, invalid
+from service.routes import examples
 from service.routes.common import ServiceDep
 from service.schemas import committor as wire
-from service.settings import Settings
 
 T = TypeVar("T")
 
@@ -129,7 +129,10 @@ async def page(
     request: Request, service: ServiceDep, limit: Limit = 20, after: After = None, status: JobStatus | None = None
 ) -> wire.CommittorJobList:
     """Without results; GET /committor/{id} has them."""
-    found = await _page(service.jobs, partial(service.jobs.store.page, caller_of(request), limit + 1, after, status))
+    found = await _page(
+        service.jobs,
+        partial(service.jobs.store.page, caller_of(request), limit + 1, after, status),
+    )
     return wire.CommittorJobList(
         data=[job_reply(job, result=False) for job in found[:limit]], has_more=len(found) > limit
     )

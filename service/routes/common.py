@@ -10,9 +10,9 @@ from fastapi import Depends, Request
 from starlette.responses import Response
 
 from decoding.engine.handle import Outcome
-from service.disconnect import unless_gone
+from service.generation.prepare import Prepared
+from service.http.disconnect import unless_gone
 from service.lifecycle import Service
-from service.translate import Prepared
 
 
 def get_service(request: Request) -> Service:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from decoding.constraints import FAMILIES
-from service import examples
-from service.errors import ApiError
+from service.backend.watched_gates import AuditedGate
+from service.http.errors import ApiError
+from service.routes import examples
 from service.routes.common import ServiceDep
 from service.routes.gates import SHOWN
 from service.schemas.shadow import ChosenSamples, GateAudit, GateAuditList, PairCounts, SuccessGap
-from service.shadow import Shadow
-from service.shadow_gates import AuditedGate
-from service.shadow_store import GateRecord
+from service.shadow_audit.audit import Shadow
+from service.shadow_audit.store import GateRecord
 
 router = APIRouter(prefix="/v1", tags=["audit"])
 

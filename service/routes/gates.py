@@ -13,12 +13,12 @@ from gate_models.gates.bundle import GateBundle
 from gate_models.gates.constant import ConstantCut, version_of
 from gate_models.gates.drained import MEASURED, DrainedThreshold
 from gate_models.statistics.fixed_sequence import MARGINS
-from service import examples
-from service.errors import ApiError
+from service.backend.watched_gates import AuditedGate
+from service.http.errors import ApiError
 from service.lifecycle import Service
+from service.routes import examples
 from service.routes.common import ServiceDep
 from service.schemas.gates import CertifiedMargin, GateFamily, GateInfo, GateList, OfflineAudit
-from service.shadow_gates import AuditedGate
 
 router = APIRouter(prefix="/v1", tags=["catalogue"])
 CONFIDENCE: Final = 0.95

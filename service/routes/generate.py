@@ -9,14 +9,15 @@ from fastapi import APIRouter, Body, Request
 from starlette.responses import Response
 
 from decoding.engine.handle import Outcome
-from service import examples, replies
-from service.auth import caller_of, require
-from service.backend import Backend
+from service.backend.backend import Backend
+from service.generation import replies
+from service.generation.prepare import Prepared, prepare
+from service.http.auth import caller_of, require
 from service.lifecycle import Service
+from service.routes import examples
 from service.routes.common import ServiceDep, decoded
 from service.schemas.generate import GenerateRequest, GenerateResponse
 from service.streaming import EventStream
-from service.translate import Prepared, prepare
 
 router = APIRouter(tags=["generate"])
 _RESPONSES: dict[int | str, dict[str, Any]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from service import examples
+from service.routes import examples
 from service.routes.common import ServiceDep
 from service.schemas.base import Reply
 

@@ -9,16 +9,18 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from decoding.engine.handle import Outcome
-from service import examples, openai_replies, replies
-from service.auth import caller_of
-from service.backend import Backend
+from service.backend.backend import Backend
+from service.generation import replies
+from service.generation.prepare import Prepared
+from service.http.auth import caller_of
 from service.lifecycle import Service
-from service.openai_replies import CHAT, COMPLETION, Shape
-from service.openai_stream import OpenAIStream
-from service.openai_translate import prepare_openai
+from service.openai import replies as openai_replies
+from service.openai.prepare import prepare_openai
+from service.openai.replies import CHAT, COMPLETION, Shape
+from service.openai.stream import OpenAIStream
+from service.routes import examples
 from service.routes.common import ServiceDep, decoded
 from service.schemas.openai import ChatReply, ChatRequest, CompletionReply, CompletionRequest
-from service.translate import Prepared
 
 router = APIRouter(prefix="/v1", tags=["openai"])
 _RESPONSES: dict[int | str, dict[str, Any]] = {

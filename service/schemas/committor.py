@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from service.jobs_schema import JobStatus
+from service.committor.tables import JobStatus
 from service.schemas.base import MAX_CANVAS, MAX_PROMPT_CHARACTERS, Reply, Request
 from service.schemas.constraint import ConstraintObject
 from service.schemas.generate import CanvasRequest

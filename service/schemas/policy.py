@@ -24,7 +24,7 @@ _REPAIR = field_docs(Repair)
 PEAK: Final = "peak"
 _FRACTION: Final = {"type": "number", "minimum": 0, "maximum": 1}
 _ANCHOR: Final = {"anyOf": [{"enum": [END, PEAK]}, _FRACTION, {"type": "null"}]}
-"""Checked by `service.anchors`: a union of pydantic's would name its branches in every error."""
+"""Checked by `service.generation.repair_anchor`: a union of pydantic's would name its branches in every error."""
 _ANCHORED: Final = {"anyOf": [{"enum": [END]}, _FRACTION]}
 _PEAK_DOC: Final = (
     "Or 'peak': the step at which continuations without guidance succeed most, where you have measured the horizon of "

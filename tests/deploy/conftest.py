@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from service import metric_definitions as define
+from service.metrics import definitions as define
 from tests.deploy import load
 from tests.deploy.prometheus import PrometheusServer, watched
 from tests.service.process import ServerProcess

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from deploy.grafana.build import FOLDER as DASHBOARDS
-from service.settings import Settings
+from service.config.settings import Settings
 from tests.deploy.prometheus import program
 from tests.service.postgres import unavailable
 from tests.service.process import ROOT

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from service.settings import Settings
+from service.config.settings import Settings
 from tests.service.postgres import unavailable
 from tests.service.process import ROOT
 

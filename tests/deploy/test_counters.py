@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from service import metric_definitions as define
+from service.metrics import definitions as define
 from tests.service.process import total
 
 pytestmark = pytest.mark.slow

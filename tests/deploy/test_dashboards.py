@@ -11,7 +11,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from deploy.grafana import build
 from deploy.grafana.queries import rate, unknown_names
-from service import metric_definitions as define
+from service.metrics import definitions as define
 
 NAMES = ["gate-audit.json", "savings.json", "serving.json"]
 

@@ -13,8 +13,8 @@ import yaml
 from deploy.grafana.build import dashboards, queries
 from deploy.grafana.savings import saved_share, savings
 from gate_models.gates.constant import shipped_cuts
-from service import metric_definitions as define
-from service.metric_definitions import METRICS
+from service.metrics import definitions as define
+from service.metrics.definitions import METRICS
 from tests.deploy.prometheus import FOLDER
 
 pytestmark = pytest.mark.slow

@@ -26,9 +26,9 @@ from gate_models.offline.evaluation.measured_horizons import MeasuredHorizon, ch
 from gate_models.offline.evaluation.run import EvaluateSettings
 from gate_models.offline.runs.result_file import table
 from gate_models.policies.names import parse_policy
+from service.config.settings import Settings
+from service.generation.prepare import prepare
 from service.schemas.generate import GenerateRequest
-from service.settings import Settings
-from service.translate import prepare
 from tests.decoding.tiny import tiny_model
 from tests.gate_models import gates
 

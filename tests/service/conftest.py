@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.database import open_database
+from service.storage.database import open_database
 from tests.service.postgres import PostgresServer, programs, unavailable
 from tests.service.process import ServerProcess
 

@@ -19,14 +19,14 @@ from gate_models.gates.bundle import GateBundle
 from gate_models.gates.constant import ConstantCut, ConstantGates, shipped_cuts
 from gate_models.gates.learned_resolver import LearnedGates
 from gate_models.offline.benchmarks.tasks import load_task
-from service.backend import Backend
-from service.database import Database
-from service.metrics import Metrics
+from service.backend.backend import Backend
+from service.config.settings import Settings
+from service.generation.prepare import Prepared, prepare
+from service.metrics.recorder import Metrics
 from service.schemas.generate import GenerateRequest
-from service.settings import Settings
-from service.shadow import Shadow
-from service.shadow_schema import AUDIT_COLUMNS, AUDITS, AuditRecord
-from service.translate import Prepared, prepare
+from service.shadow_audit.audit import Shadow
+from service.shadow_audit.tables import AUDIT_COLUMNS, AUDITS, AuditRecord
+from service.storage.database import Database
 
 KEYWORDS = {"type": "keywords", "keywords": ["dog", "ball", "beach"]}
 CONSTANT = {"gate": {"source": "constant"}, "tail_width": 8}

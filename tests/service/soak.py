@@ -19,7 +19,7 @@ from pathlib import Path
 import httpx
 from tqdm import tqdm
 
-from service.jobs import DATABASE_THREADS, INLINE
+from service.committor.worker import DATABASE_THREADS, INLINE
 from service.lifecycle import WORKERS
 from tests.service.hostile import Hostile
 from tests.service.process import ServerProcess, total

@@ -13,13 +13,13 @@ from starlette.testclient import TestClient
 from decoding.engine.engine import EngineClosedError
 from decoding.engine.scheduler import QueueFullError
 from decoding.request.validation import JobError
-from service import replies
 from service.app import build_app
-from service.errors import ApiError
+from service.config.settings import Settings
+from service.generation import replies
+from service.generation.prepare import prepare
+from service.http.errors import ApiError
 from service.lifecycle import Status
 from service.schemas.generate import GenerateRequest, GenerateResponse, Sample, StepEventReply
-from service.settings import Settings
-from service.translate import prepare
 
 SMALL = {"prompt": "a", "gen_length": 4, "steps": 2, "n": 2, "policy": {"preset": "base"}}
 ENDLESS = {**SMALL, "steps": 4096}

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.caller_limits import CallerLimits
-from service.errors import ApiError
-from service.keys import KeyFormatError, hashed, parse_keys
+from service.config.keys import KeyFormatError, hashed, parse_keys
+from service.http.caller_limits import CallerLimits
+from service.http.errors import ApiError
 from tests.service.process import ROOT, ServerProcess, error_of
 
 USER, SCRAPER, ADMIN = "user-secret-0123456789", "scraper-secret-0123456789", "admin-secret-0123456789"

@@ -9,9 +9,10 @@ from gate_models.offline.benchmarks.tasks import load_task
 from gate_models.policies.cascade import Cascades, Plan, read_cascades, shipped_path
 from gate_models.policies.family_gates import needs_family, shipped_gates
 from gate_models.policies.names import parse_policy
-from service import local, translate
+from service.commands import local
+from service.config.settings import Settings
+from service.generation import prepare as translate
 from service.schemas.generate import GenerateRequest
-from service.settings import Settings
 from tests.service.shadowing import mini
 
 FAMILY = "commongen-k3"

@@ -7,7 +7,7 @@ import pytest
 from decoding.constraints import FAMILIES, parse
 from decoding.models.registry import load_model
 from gate_models.offline.benchmarks.tasks import load_task
-from service.canvas import ROOMY, fitting_canvas, needed_tokens
+from service.generation.canvas import ROOMY, fitting_canvas, needed_tokens
 
 
 @pytest.fixture(scope="module")

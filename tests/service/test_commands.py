@@ -9,7 +9,7 @@ import sys
 import httpx
 import pytest
 
-from service.latency import failures_told
+from service.commands.latency import failures_told
 from tests.service.process import ROOT
 
 

@@ -12,7 +12,7 @@ from decoding.models.registry import load_model
 from decoding.models.tools.make_random import make_random
 from decoding.policy.decoding_policy import FREEZE_GRID, step_at
 from gate_models.statistics.intervals import newcombe, proportion
-from service.committor import _state_tokens
+from service.committor.plan import _state_tokens
 from service.schemas.committor import StateRequest
 from tests.service.process import error_of, total
 

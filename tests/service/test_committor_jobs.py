@@ -8,8 +8,8 @@ import time
 
 import httpx
 
-from service.database import open_database
-from service.jobs_store import JobStore
+from service.committor.store import JobStore
+from service.storage.database import open_database
 from tests.service.process import error_of
 
 KEYWORDS = {"type": "keywords", "keywords": ["dog", "ball"]}

@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from sqlalchemy import insert, inspect, select, text, update
 
-from service import database as databases
-from service.database import SCHEMA, DatabaseError, open_database
-from service.jobs_schema import HORIZONS, JOBS, ROLLOUTS
-from service.jobs_store import JobStore
+from service.committor.store import JobStore
+from service.committor.tables import HORIZONS, JOBS, ROLLOUTS
+from service.storage import database as databases
+from service.storage.database import SCHEMA, DatabaseError, open_database
 
 ROW = {
     "key_id": "k", "status": "queued", "created": 0.0, "request": {}, "model": "m", "model_hash": "h",

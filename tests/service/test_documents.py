@@ -17,7 +17,9 @@ from decoding.records.events import ReopenEvent, StepEvent
 from gate_models.gates import artifact
 from gate_models.gates.constant import shipped_cuts
 from gate_models.gates.learned_resolver import shipped_folder
-from service import auth, examples, openapi
+from service import openapi
+from service.http import auth
+from service.routes import examples
 from service.schemas.generate import GateResult, ReopenEventReply, StepEventReply
 from service.schemas.policy import (
     GateRequest,

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import update
 
-from service.jobs_schema import JOBS, RolloutRecord, UnknownEntryError
-from service.jobs_store import JobStore, NewJob, QueueLimitError, QueueLimits
-from service.leases import MAX_ATTEMPTS, LeaseLostError
+from service.committor.store import JobStore, NewJob, QueueLimitError, QueueLimits
+from service.committor.tables import JOBS, RolloutRecord, UnknownEntryError
+from service.storage.leases import MAX_ATTEMPTS, LeaseLostError
 
 MODEL = "hash"
 LIMITS = QueueLimits(per_key=100, total=200)

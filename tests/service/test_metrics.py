@@ -10,14 +10,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from decoding.engine.engine import Engine
 from decoding.gates.protocol import BuiltinGates
-from service import metric_definitions as define
-from service import replies
 from service.bridge import Bridge
-from service.generation import Generation
-from service.metrics import Metrics
+from service.config.settings import Settings
+from service.generation import replies
+from service.generation.generation import Generation
+from service.generation.prepare import prepare
+from service.metrics import definitions as define
+from service.metrics.recorder import Metrics
 from service.schemas.generate import GenerateRequest
-from service.settings import Settings
-from service.translate import prepare
 from tests.decoding.tiny import tiny_model
 
 BODY = {"prompt": "a b c", "gen_length": 8, "steps": 8, "seed": 1, "n": 2, "policy": {"preset": "full_cfg"}}

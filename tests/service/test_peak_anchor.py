@@ -7,11 +7,11 @@ import pytest
 from decoding.gates.protocol import BuiltinGates
 from decoding.models.registry import load_model
 from decoding.request.job import regime_of
-from service.database import open_database
-from service.recorded import Horizons, Measured
+from service.committor.horizons import Horizons, Measured
+from service.config.settings import Settings
+from service.generation.prepare import prepare
 from service.schemas.generate import GenerateRequest
-from service.settings import Settings
-from service.translate import prepare
+from service.storage.database import open_database
 from tests.service.process import error_of
 from tests.service.test_committor import measure
 

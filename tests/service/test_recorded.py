@@ -9,10 +9,10 @@ from decoding.gates.protocol import GateView
 from decoding.policy.decoding_policy import Gate, resolve_policy
 from decoding.request.job import Job, Sampling, regime_of
 from decoding.sampling.noise import NoiseKey
-from service.anchors import PeakChoice
-from service.database import DatabaseError
-from service.jobs_schema import HORIZONS, UnknownEntryError
-from service.recorded import CallerHorizons, Horizons, Measured, RecordedGate
+from service.committor.horizons import CallerHorizons, Horizons, Measured, RecordedGate
+from service.committor.tables import HORIZONS, UnknownEntryError
+from service.generation.repair_anchor import PeakChoice
+from service.storage.database import DatabaseError
 
 MODEL = "hash"
 

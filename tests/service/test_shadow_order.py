@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.database import open_database
-from service.shadow_case import first_pass_ended
+from service.shadow_audit.sample import first_pass_ended
+from service.storage.database import open_database
 from tests.service.shadowing import Desk, audits, mini
 
 

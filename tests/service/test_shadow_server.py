@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from service.database import open_database
-from service.shadow_case import Case
-from service.shadow_store import ShadowStore
+from service.shadow_audit.sample import Case
+from service.shadow_audit.store import ShadowStore
+from service.storage.database import open_database
 from tests.service.process import error_of, total
 from tests.service.shadowing import BODY, Desk, mini
 
@@ -122,4 +122,4 @@ def test_a_suspended_gate_falls_back_over_http(spawn, tmp_path):
     assert total(metrics, "gate_fallbacks_total", family="commongen-k3", reason="suspended") == 1
     assert total(metrics, "gate_state", family="commongen-k3", state="suspended") == 1
     assert total(metrics, "forward_rows_total", purpose="audit", branch="unconditional") == 0
-    assert "WARNING: service.shadow_watch: gate constant" in server.log.read_text()
+    assert "WARNING: service.shadow_audit.verdicts: gate constant" in server.log.read_text()

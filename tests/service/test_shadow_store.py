@@ -14,15 +14,15 @@ from sqlalchemy import func, select, update
 from typer.testing import CliRunner
 
 from gate_models.gates.monitor import AuditPair, Vigil
+from service.backend.watched_gates import AuditedGate
 from service.cli import app
-from service.leases import MAX_ATTEMPTS, LeaseLostError
-from service.metrics import Metrics
-from service.settings import Settings
-from service.shadow_case import Case
-from service.shadow_gates import AuditedGate
-from service.shadow_schema import AUDITS, GATES
-from service.shadow_store import ShadowStore
-from service.shadow_watch import Watch
+from service.config.settings import Settings
+from service.metrics.recorder import Metrics
+from service.shadow_audit.sample import Case
+from service.shadow_audit.store import ShadowStore
+from service.shadow_audit.tables import AUDITS, GATES
+from service.shadow_audit.verdicts import Watch
+from service.storage.leases import MAX_ATTEMPTS, LeaseLostError
 
 MODEL = "hash"
 GATE = AuditedGate(MODEL, "commongen-k3", "policy", "v1", 8)

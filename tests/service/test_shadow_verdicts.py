@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from service.database import open_database
-from service.shadow_case import Chosen, case_of, satisfied
-from service.shadow_gates import SuspendedChoice
-from service.shadow_store import ShadowStore
+from service.backend.watched_gates import SuspendedChoice
+from service.shadow_audit.sample import Chosen, case_of, satisfied
+from service.shadow_audit.store import ShadowStore
+from service.storage.database import open_database
 from tests.gate_models import gates
 from tests.service.shadowing import CONSTANT, KEYWORDS, Desk, audits, mini, text_of
 
@@ -44,7 +44,7 @@ def planted(desk, count, *, handoff, full):
 def test_a_gate_that_does_harm_is_suspended_and_says_so(database, caplog):
     """A cut at 0 is the base decoder, which satisfies fewer constraints: real pairs, no made-up ones."""
     desk = Desk(database, cut=0.0, audit_margin=0.05)
-    with caplog.at_level("INFO", logger="service.shadow_watch"):
+    with caplog.at_level("INFO", logger="service.shadow_audit.verdicts"):
         for first in range(0, 240, 40):
             desk.serve_prompts(40, first)
             desk.audit()

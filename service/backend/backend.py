@@ -1,0 +1,81 @@
+"""The model and its engine, as the service holds them."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from decoding.constraints import warm_up
+from decoding.engine.engine import Engine
+from decoding.engine.handle import Handle
+from decoding.engine.observer import Observer
+from decoding.engine.runner import Runner
+from decoding.engine.scheduler import Scheduler
+from decoding.models.protocol import DenoisingModel
+from decoding.models.registry import load_model
+from gate_models.features.argmax_fill import Reader
+from gate_models.gates.audit_report import AuditReport, reports_in
+from gate_models.gates.constant import ConstantCut, ConstantGates, shipped_cuts
+from gate_models.gates.drained import DrainedGates, DrainedThreshold, shipped_thresholds
+from gate_models.gates.learned_resolver import LearnedGates, shipped_folder
+from gate_models.gates.paper_cuts import paper_cuts
+from service.config.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """A loaded model, its running engine, and the gates for it."""
+
+    model: DenoisingModel
+    engine: Engine
+    gates: LearnedGates
+    gate_version: str
+    cuts: tuple[ConstantCut, ...]
+    """The calibrated cuts, one a family and regime."""
+    thresholds: tuple[DrainedThreshold, ...]
+    """The calibrated thresholds of `drained`, one a family and regime."""
+    reports: Mapping[str, AuditReport]
+    """Offline audits by gate version."""
+
+
+def load(
+    settings: Settings, *, observer: Observer | None = None, on_news: Callable[[list[Handle]], None] | None = None
+) -> Backend:
+    """Load the model and start the engine: seconds to minutes. Raises `CheckpointError` or torch's own errors."""
+    model = load_model(settings.model, device=settings.device, dtype=settings.dtype, quantization=settings.quantization)
+    warm_up()
+    engine = Engine(
+        model,
+        runner=Runner(model, invariant=settings.batch_invariant),
+        scheduler=Scheduler(
+            max_rows=settings.max_rows,
+            max_queued_rows=settings.max_queued_rows,
+            background_beside=settings.background_rows or (2 if settings.device == "cpu" else None),
+        ),
+        threads=settings.threads or default_threads(),
+        observer=observer,
+        on_news=on_news,
+    )
+    cuts = (*shipped_cuts(), *paper_cuts(model.spec))
+    folders = [shipped_folder(), *([settings.gates] if settings.gates else [])]
+    thresholds = tuple(shipped_thresholds())
+    below = ConstantGates(cuts, DrainedGates(thresholds))
+    gates = LearnedGates.from_folders(folders[::-1], below, Reader.of(model.spec, model.codec))
+    for _, reason in gates.refused:
+        logger.warning("a stored gate is not used: %s", reason)
+    reports, unusable = reports_in(folders[::-1])
+    for reason in unusable:
+        logger.warning("a stored audit is not shown: %s", reason)
+    return Backend(model, engine.start(), gates, gates.version, cuts, thresholds, reports)
+
+
+def default_threads() -> int:
+    """One for each physical core, as torch counts them, that this process may run on."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(torch.get_num_threads(), allowed))

@@ -1,0 +1,132 @@
+"""Which gates the shadow audit watches, how they are told apart, and what a request gets while one is suspended."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Final
+
+from decoding.gates.protocol import DrainedGate, FractionGate, Gate, GateChoice, GateResolver, Regime
+from decoding.policy import decoding_policy as policies
+from decoding.policy.decoding_policy import GATE_DEFAULTS, GATE_FIELDS
+from service.backend.backend import Backend
+
+WATCHED: Final = ("constant", "raw", "policy", "value", "risk", "drained")
+"""Sources whose decision was calibrated or trained for a family, so that its harm is the server's.
+
+`drained` only at a calibrated threshold: at one of the caller's own it is like `fraction`, the caller's own choice.
+`recorded` acts on the caller's own measurement, and `never` does not hand off.
+"""
+BUILTIN: Final = "builtin"
+"""Version of a gate that nobody calibrated."""
+_SHAPE: Final = ("gen_length", "guidance_scale", "steps")
+_PLAIN: Final = Regime("", None, 0.0, 0, 0, 0, 1.0, None, "probability", "confidence", "as_is")
+_NAMED: Final = ("model_hash", "family", "tail_width")
+
+
+@dataclass(frozen=True)
+class AuditedGate:
+    """What pairs are counted for: a gate that may end guidance, at one tail width and one setting.
+
+    `version` is the trained gate's (`GateBundle.version`) or the cut's (`constants.version_of`). `settings` is what
+    else changes its decisions: a risk gate's margin and confidence, a value gate's row price, a calibrated number with
+    the setting that it was measured in (numbers of one version differ in it).
+    """
+
+    model_hash: str
+    family: str
+    source: str
+    version: str
+    tail_width: int
+    settings: tuple[tuple[str, float | str], ...] = ()
+
+    @cached_property
+    def id(self) -> str:
+        """Digest of all fields."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:32]
+
+    @property
+    def name(self) -> str:
+        """For logs: "raw 3f2a9c of commongen-k3, K = 8"."""
+        rest = "".join(f", {name} {value}" for name, value in self.settings)
+        return f"{self.source} {self.version} of {self.family}, K = {self.tail_width}{rest}"
+
+
+def audited(gate: Gate, setting: policies.Gate, regime: Regime) -> AuditedGate | None:
+    """The identity of `gate`, found for `setting` in `regime`; None where its handoffs need no audit, or never come."""
+    if setting.source not in WATCHED or regime.family is None or gate.version == BUILTIN:
+        return None
+    if gate.planned_step(regime.steps) == regime.steps or setting.recheck is not None:
+        return None  # with a recheck guidance comes back: there is no one handoff
+    found: dict[str, float | str] = {}
+    match gate:
+        case FractionGate():
+            found = {"fraction": gate.fraction, **_measured_in(regime)}
+        case DrainedGate():
+            found = {"threshold": gate.threshold, **_measured_in(regime)}
+        case _:
+            for name in GATE_FIELDS[setting.source]:
+                given = getattr(setting, name)
+                found[name] = GATE_DEFAULTS[name] if given is None else given
+    named = (regime.model_hash, regime.family, gate.source, gate.version, regime.tail_width)
+    return AuditedGate(*named, tuple(sorted(found.items())))
+
+
+def _measured_in(regime: Regime) -> dict[str, float | str]:
+    """The shape of the canvas, and what else is not as usual."""
+    names = [item.name for item in fields(Regime) if item.name not in _NAMED]
+    return {
+        name: getattr(regime, name)
+        for name in names
+        if name in _SHAPE or getattr(regime, name) != getattr(_PLAIN, name)
+    }
+
+
+def held_gates(backend: Backend) -> tuple[AuditedGate, ...]:
+    """The gates that `backend` holds for its model, at the sources' own settings."""
+    return tuple(dict.fromkeys(_held(backend)))
+
+
+def _held(backend: Backend) -> Iterator[AuditedGate]:
+    own = backend.model.spec.hash
+    asked = [("constant", cut.regime) for cut in backend.cuts if cut.regime.model_hash == own]
+    asked += [("drained", found.regime) for found in backend.thresholds if found.regime.model_hash == own]
+    for bundle in backend.gates.bundles:
+        if bundle.regime.model_hash == own:
+            asked += [(name, bundle.regime.lowest(k)) for k in bundle.regime.tail_widths for name in bundle.sources]
+    for source, regime in asked:
+        found = held_gate(backend.gates, source, regime)
+        if found is not None:
+            yield found
+
+
+def held_gate(gates: GateResolver, source: str, regime: Regime) -> AuditedGate | None:
+    """The gate that a request of this source and regime gets by default, if it is watched."""
+    setting = policies.Gate(source)  # type: ignore[arg-type]
+    choice = gates.resolve(setting, regime)
+    return None if choice.gate is None else audited(choice.gate, setting, regime)
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendedChoice(GateChoice):
+    """No gate, because its audit has shown harm. `withheld` is asked in the shadow, so that it can recover."""
+
+    withheld: Gate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedGates:
+    """A `GateResolver` that withholds suspended gates. `suspended` tells why a gate is; None where it is not."""
+
+    gates: GateResolver
+    suspended: Callable[[AuditedGate], str | None]
+
+    def resolve(self, setting: policies.Gate, regime: Regime) -> GateChoice:
+        """As `gates` resolves it; a suspended gate is no gate, with the reason."""
+        choice = self.gates.resolve(setting, regime)
+        named = None if choice.gate is None else audited(choice.gate, setting, regime)
+        reason = None if named is None else self.suspended(named)
+        return choice if reason is None else SuspendedChoice(None, reason, withheld=choice.gate)

@@ -1,0 +1,196 @@
+"""A committor request becomes a plan: the run that is continued, the points that are measured, what it may cost."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from decoding.constraints import AnyConstraint, parse
+from decoding.gates.protocol import GateChoice, NeverGate, Regime
+from decoding.models.protocol import DenoisingModel
+from decoding.policy import decoding_policy as policies
+from decoding.policy.decoding_policy import step_at
+from decoding.request.job import Job, regime_of
+from decoding.request.validation import check_job
+from gate_models.committor.committor import GUIDED, Arm, State, cell_jobs
+from gate_models.committor.horizon import GridPoint, grid_points
+from service.config.settings import Settings
+from service.generation.prepare import prepare
+from service.http.errors import invalid
+from service.schemas.committor import CommittorRequest, StateRequest
+from service.schemas.generate import GenerateRequest
+
+MASK: Final = "[MASK]"
+LABEL: Final = "committor"
+PRESETS: Final = ("handoff", "parallel_tail")
+UNUSED: Final = ("on_fallback", "tail_reuse", "tail_refresh", "repair", "budget_rows")
+"""Policy fields that a measurement does not use; key-value reuse is approximate, measurements are exact."""
+
+
+class _FullGuidance:
+    """Answers any gate setting: a measurement finds the horizon that gates look for."""
+
+    def resolve(self, setting: policies.Gate, regime: Regime) -> GateChoice:
+        return GateChoice(NeverGate())
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a committor job does. `job` guides to the end; `start` is the given state, None where it is recorded."""
+
+    job: Job
+    constraint: AnyConstraint
+    count: int
+    horizon: bool
+    points: tuple[GridPoint, ...]
+    start: tuple[int, ...] | None
+
+    @property
+    def base(self) -> Arm:
+        """The tail that will be served."""
+        return Arm(False, self.job.policy.tail_width)
+
+    @property
+    def arms(self) -> tuple[Arm, Arm]:
+        return self.base, GUIDED
+
+    @property
+    def recorded(self) -> bool:
+        """Whether a guided run comes first, from whose states the rollouts go on."""
+        return self.start is None and any(point.step > 0 for point in self.points)
+
+    @property
+    def rollouts(self) -> int:
+        return len(self.points) * len(self.arms) * self.count
+
+    @property
+    def rows(self) -> int:
+        """Upper estimate of the forward evaluations: about 15.4 N T + 2 T for a horizon."""
+        empty = self.start or (0,) * self.job.gen_length
+        states = [State(self.job, empty, point.step, LABEL) for point in self.points]
+        cells = sum(cell_jobs(state, arm, 1)[0].estimated_rows for state in states for arm in self.arms)
+        return self.count * cells + (self.job.full_cfg_equivalent if self.recorded else 0)
+
+
+def with_seed(request: CommittorRequest) -> CommittorRequest:
+    """The request with a seed, so that a job that is resumed goes on with the same noise."""
+    if request.seed is not None:
+        return request
+    return request.model_copy(update={"seed": secrets.randbelow(2**32)})
+
+
+def plan_of(request: CommittorRequest, model: DenoisingModel, settings: Settings) -> Plan:
+    """Translate a request. Raises what `translate.prepare` raises, and `ApiError` naming the field at fault."""
+    _check(request)
+    given = _state_tokens(request.state, model)
+    prepared = prepare(_as_generate(request, given), model, _FullGuidance(), settings)
+    job = replace(prepared.job, gate=NeverGate(), deadline=None)
+    if job.policy.guidance_scale == 0.0:
+        raise invalid("policy.guidance_scale", "must be above 0: a committor says what guidance is worth")
+    start, points = _start(request, given, job, model)
+    plan = Plan(job, parse(request.constraint), request.rollouts, request.horizon, points, start)
+    for arm in plan.arms:
+        state = State(job, start or (model.spec.mask_id,) * job.gen_length, points[0].step, LABEL)
+        check_job(cell_jobs(state, arm, 1)[0], model.spec, invariant=settings.batch_invariant)
+    return plan
+
+
+def measured_regime(plan: Plan, model_hash: str) -> Regime:
+    """The regime in which the plan's horizon holds."""
+    return regime_of(plan.job, model_hash)
+
+
+def _check(request: CommittorRequest) -> None:
+    if request.horizon and request.state is not None:
+        raise invalid("state", "is not used with horizon: true, which starts from the empty canvas; leave it out")
+    if not request.horizon and request.state is None:
+        raise invalid("state", "is missing; give one of text, tokens or fraction, or set horizon to true")
+    if request.horizon and request.rollouts < 2:
+        raise invalid("rollouts", "must be at least 2 with horizon: true: cross-fitting splits them")
+    if request.state is not None and sum(value is not None for value in request.state.model_dump().values()) != 1:
+        raise invalid("state", "must have exactly one of text, tokens and fraction")
+    policy = request.policy
+    if policy is None:
+        return
+    if policy.preset is not None and policy.preset not in PRESETS:
+        raise invalid("policy.preset", f"must be one of {', '.join(PRESETS)}: both arms of a committor are measured")
+    if policy.gate is not None:
+        if policy.gate.source not in {None, "recorded"}:
+            raise invalid("policy.gate.source", "must be 'recorded' or left out: where to hand off is what is measured")
+        for name, value in policy.gate.model_dump(exclude={"source"}).items():
+            if value is not None:
+                raise invalid(f"policy.gate.{name}", "is not used by /committor; leave it out")
+    for name in UNUSED:
+        if getattr(policy, name, None) is not None:
+            raise invalid(f"policy.{name}", "is not used by /committor; leave it out")
+
+
+def _as_generate(request: CommittorRequest, given: Sequence[int] | None) -> GenerateRequest:
+    """The generate request whose run is measured."""
+    fields: dict[str, Any] = {name: getattr(request, name) for name in request.model_fields_set}
+    for name in ("state", "horizon", "rollouts"):
+        fields.pop(name, None)
+    policy = {} if request.policy is None else request.policy.model_dump(exclude_none=True)
+    fields["policy"] = {**policy, "gate": {"source": "recorded"}}
+    if given is not None and request.gen_length is None:
+        fields["gen_length"] = len(given)
+    return GenerateRequest(**fields)
+
+
+def _state_tokens(state: StateRequest | None, model: DenoisingModel) -> list[int] | None:
+    """The ids of a state given as text or as ids."""
+    if state is None or (state.text is None and state.tokens is None):
+        return None
+    mask = model.spec.mask_id
+    if state.tokens is not None:
+        ids = list(state.tokens)
+        for index, token in enumerate(ids):
+            if not 0 <= token < model.spec.vocab_size or (token in model.spec.suppressed_ids and token != mask):
+                raise invalid(f"state.tokens[{index}]", f"is {token}, which no text of this model can hold")
+        name = "state.tokens"
+    else:
+        ids = _encoded(state.text or "", model)
+        name = "state.text"
+    if not ids:
+        raise invalid(name, "is empty")
+    return ids
+
+
+def _encoded(text: str, model: DenoisingModel) -> list[int]:
+    """Ids of a text with masks. Spaces before a mask belong to the token that will stand there: none is kept."""
+    *before, last = re.split(re.escape(MASK), text, flags=re.IGNORECASE)
+    ids: list[int] = []
+    for part in before:
+        ids += [*model.codec.encode(part.rstrip(" ")), model.spec.mask_id]
+    return ids + model.codec.encode(last if last.strip(" ") or not before else "")
+
+
+def _start(
+    request: CommittorRequest, given: list[int] | None, job: Job, model: DenoisingModel
+) -> tuple[tuple[int, ...] | None, tuple[GridPoint, ...]]:
+    """The given canvas, if one is, and the steps to measure at."""
+    if request.horizon:
+        if job.steps < 2:
+            raise invalid("steps", "must be at least 2 with horizon: true: guidance can only end between two steps")
+        return None, grid_points(job.steps)
+    if given is None:
+        fraction = (request.state and request.state.fraction) or 0.0
+        step = step_at(fraction, job.steps)
+        if step >= job.steps:
+            raise invalid("state.fraction", f"is step {step} of {job.steps}: nothing is left to decode")
+        return None, (GridPoint(step, (fraction,)),)
+    name = "state.text" if request.state and request.state.text is not None else "state.tokens"
+    mask = model.spec.mask_id
+    if len(given) > job.gen_length:
+        raise invalid(name, f"has {len(given)} tokens; gen_length is {job.gen_length}")
+    if name == "state.tokens" and len(given) != job.gen_length:
+        raise invalid(name, f"has {len(given)} tokens; it must be the whole canvas, gen_length is {job.gen_length}")
+    canvas = (*given, *(mask,) * (job.gen_length - len(given)))
+    masked = sum(token == mask for token in canvas)
+    if masked == 0:
+        raise invalid(name, f"has no {MASK}: nothing is left to decode")
+    step = min(step_at(1.0 - masked / job.gen_length, job.steps), job.steps - 1)
+    return canvas, (GridPoint(step, (step / job.steps,)),)

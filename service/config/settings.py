@@ -1,0 +1,166 @@
+"""What an operator may set, by `ASTARGATE_*` environment variables or the command line. Light: no torch."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from service.config.keys import Keyring, parse_keys
+
+
+class Settings(BaseSettings):
+    """Settings of one server process; every field is also the variable `ASTARGATE_<FIELD>`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="ASTARGATE_", frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = Field(default=8000, ge=0, le=65535)
+    """Port to listen on; 0 takes a free one."""
+    model: str = "mini"
+    """'mini' (shipped), a checkpoint folder, or a hub id owner/name[@revision], downloaded once."""
+    gates: Path | None = None
+    """Folder of gates from `astargate gate train`, beside the shipped ones; theirs go first where both fit."""
+    device: str = "cpu"
+    """Torch device, such as cpu or cuda:0; several, joined by commas, share the model's layers (not mini's)."""
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Precision of the weights."""
+    quantization: Literal["default", "none", "int8", "int4"] = "default"
+    """Of LLaDA's and Dream's layers weight-only, none by default, needs torchao; of mini int8 where the CPU can."""
+    threads: int | None = Field(default=None, ge=1, le=1024)
+    """Torch threads of the engine; by default one for each physical core that this process may use."""
+    batch_invariant: bool = False
+    """Fixed tiles: the same request gives bit-equal tokens whatever shares its batch; slower at light load."""
+    max_rows: int = Field(default=64, ge=2, le=4096)
+    """Rows of one engine step."""
+    max_queued_rows: int = Field(default=65_536, ge=2)
+    """Estimated forward evaluations that may be admitted and unfinished; beyond it requests get 429."""
+    max_samples: int = Field(default=64, ge=1, le=1024)
+    """Largest n of a request."""
+    max_request_tokens: int = Field(default=8192, ge=1)
+    """Largest n * gen_length of a request."""
+    max_request_rows: int = Field(default=32_768, ge=2)
+    """Largest estimated forward evaluations of a request, all samples together; beyond it requests get 422."""
+    max_selection_rows: int = Field(default=2048, ge=0)
+    """Largest forward evaluations that a repair round of a request may spend on choosing positions; beyond it 422."""
+    max_body_bytes: int = Field(default=1 << 20, ge=1024)
+    """Largest request body."""
+    default_deadline: float | None = Field(default=None, gt=0)
+    """Seconds after which a request without deadline_s fails; none by default."""
+    max_deadline: float = Field(default=3600.0, gt=0)
+    """Largest deadline_s of a request."""
+    drain_seconds: float = Field(default=30.0, ge=0)
+    """How long running requests may take to finish after SIGTERM."""
+    keep_alive_seconds: float = Field(default=15.0, gt=0)
+    """Pause after which a silent event stream gets a comment, so that proxies keep it open."""
+    log_level: Literal["critical", "error", "warning", "info", "debug"] = "info"
+    """Verbosity of the server's log."""
+    access_log: bool = True
+    """One log line for each HTTP request; it never holds prompt text."""
+    log_format: Literal["text", "json"] = "text"
+    """Lines for people, or one JSON object a line, with the request's id."""
+    log_prompts: bool = False
+    """Log the prompt of every request that is decoded."""
+    cors_origins: str = ""
+    """Origins whose pages may use this server, apart by commas, or *; by default none but its own."""
+    traces: bool = False
+    """Send OpenTelemetry traces by OTLP to OTEL_EXPORTER_OTLP_ENDPOINT; needs pip install 'astargate[otel]'."""
+    database: str | None = None
+    """Where committor jobs, measured horizons and audits are kept: sqlite:///FILE or postgresql://USER@HOST/NAME; by
+    default the file astargate/astargate.db in $XDG_STATE_HOME (~/.local/state).
+    """
+    committor_inline_rows: int = Field(default=1500, ge=0)
+    """Estimated forward evaluations up to which POST /committor answers at once; a larger one becomes a job."""
+    committor_wait_seconds: float = Field(default=60.0, gt=0)
+    """How long such an answer may take before it becomes a job after all."""
+    committor_max_rows: int = Field(default=500_000, ge=2)
+    """Largest estimated forward evaluations of a committor request; beyond it requests get 422."""
+    committor_jobs_per_key: int = Field(default=16, ge=1)
+    """Unfinished committor jobs that one API key may have; beyond it requests get 429."""
+    committor_jobs: int = Field(default=256, ge=1)
+    """Unfinished committor jobs in the database; beyond it requests get 429."""
+    committor_slots: int = Field(default=1, ge=0, le=64)
+    """Committor jobs that this server runs at once; 0 leaves them to other servers on the same database."""
+    committor_in_flight: int | None = Field(default=None, ge=1, le=4096)
+    """Continuations of a job in the engine at once; by default 8 on a CPU, max_rows elsewhere."""
+    committor_retention_days: float = Field(default=30.0, gt=0)
+    """How long ended committor jobs can be read; measured horizons stay."""
+    audit_share: float = Field(default=0.02, ge=0, le=1)
+    """Share of the samples with a calibrated or learned gate that the shadow audit chooses; 0 turns it off."""
+    audit_share_uncertified: float = Field(default=0.1, ge=0, le=1)
+    """The same, where it is more, while a gate is uncertified or suspended."""
+    audit_margin: float = Field(default=0.03, gt=0, lt=1)
+    """Success that handing off may cost, given a handoff: a gate that the audit shows to cost more is suspended."""
+    audit_confidence: float = Field(default=0.95, gt=0, lt=1)
+    """Confidence of the audit's verdicts, over all the times that they are looked at."""
+    audit_queue: int = Field(default=1000, ge=0)
+    """Unfinished audits in the database, above which further ones are dropped and counted."""
+    audit_in_flight: int | None = Field(default=None, ge=0, le=4096)
+    """Audits in the engine at once; by default as many as a committor job's continuations, 0 leaves them to other
+    servers on the same database.
+    """
+    audit_retention_days: float = Field(default=90.0, gt=0)
+    """How long prompts, texts and features of audits are kept for retraining; the verdicts on a gate stay."""
+    background_rows: int | None = Field(default=None, ge=2, le=4096)
+    """Rows of background work (committor jobs, audits) in a step beside those of interactive requests; by default 2 on
+    a CPU, where every row takes time, and no limit elsewhere.
+    """
+    lease_seconds: float = Field(default=30.0, ge=0.5)
+    """After how long without a sign of life a server's committor jobs and audits are taken over by another one."""
+    api_keys: SecretStr = SecretStr("")
+    """API keys, plain or hashed (`astargate key new`), apart by commas. Without any, no key is asked for."""
+    api_keys_file: Path | None = None
+    """File with more of the keys that ASTARGATE_API_KEYS lists, one a line: NAME:KEY or NAME:sha256:HEX[:SCOPES]."""
+    key_concurrency: int | None = Field(default=None, ge=1)
+    """Requests that one API key (or everybody, without keys) may have running; no limit by default."""
+    key_requests_per_minute: int | None = Field(default=None, ge=1)
+    """Requests for work that one API key may send in a minute; no limit by default."""
+    protect_metrics: bool = False
+    """Ask for a key with scope `metrics` or `admin` on /metrics too."""
+    protect_playground: bool = False
+    """Ask for a key on the playground too; a browser asks for it as the password of any user name."""
+
+    @cached_property
+    def keyring(self) -> Keyring:
+        """The keys of both settings. Raises `ValueError` where the file cannot be read or a key is malformed."""
+        listed = self.api_keys.get_secret_value()
+        if self.api_keys_file is not None:
+            try:
+                listed += "\n" + self.api_keys_file.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise ValueError(f"api_keys_file: {error}") from None
+        return parse_keys(listed)
+
+    @property
+    def background_in_flight(self) -> int:
+        """Continuations of one kind of background work that are in the engine at once."""
+        return self.committor_in_flight or (8 if self.device == "cpu" else self.max_rows)
+
+    @property
+    def origins(self) -> list[str]:
+        """`cors_origins` as a list."""
+        return [origin.strip() for origin in self.cors_origins.split(",") if origin.strip()]
+
+    @field_validator("traces")
+    @classmethod
+    def _check_traces(cls, wanted: bool) -> bool:
+        if wanted and find_spec("opentelemetry.exporter") is None:
+            raise ValueError("needs the packages of pip install 'astargate[otel]'")
+        if wanted and not any(os.environ.get(f"OTEL_EXPORTER_OTLP_{end}") for end in ("ENDPOINT", "TRACES_ENDPOINT")):
+            raise ValueError("needs the environment variable OTEL_EXPORTER_OTLP_ENDPOINT: where the traces go")
+        return wanted
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> Self:
+        if not self.keyring.entries and (self.protect_metrics or self.protect_playground):
+            name = "protect_metrics" if self.protect_metrics else "protect_playground"
+            raise ValueError(f"{name} needs API keys; set ASTARGATE_API_KEYS or api_keys_file")
+        return self

@@ -1,0 +1,81 @@
+"""How long a canvas a request gets, and whether its constraint fits into it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from decoding.constraints import Constraint
+from decoding.models.protocol import ModelSpec, TextCodec
+from service.http.errors import invalid
+
+SHORTEST_WHOLE = 3
+"""Characters from which a repeated phrase counts each time: one token may hold a shorter one twice."""
+
+ROOMY = 0.75
+"""Share of a family's usual canvas up to which required tokens leave room enough: gates serve that canvas alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Canvas:
+    """The resolved shape of a request."""
+
+    gen_length: int
+    steps: int
+    block_length: int | None
+    defer_eos: bool
+
+
+def needed_tokens(constraint: Constraint | None, codec: TextCodec) -> int:
+    """Least tokens of a satisfying text: those of its required phrases, shared ones once, or one a word."""
+    if constraint is None:
+        return 1
+    tokens: Counter[int] = Counter()
+    for phrase, times in Counter(constraint.required_text()).items():
+        repeats = times if len(phrase) >= SHORTEST_WHOLE else 1
+        shortest = min(codec.encode(phrase), codec.encode(phrase.lower()), key=len)  # predicates ignore case
+        tokens |= Counter({token: count * repeats for token, count in Counter(shortest).items()})
+    return max(tokens.total(), constraint.minimum_words())
+
+
+def fitting_canvas(
+    gen_length: int | None,
+    steps: int | None,
+    block_length: int | None,
+    defer_eos: bool | None,
+    constraint: Constraint | None,
+    codec: TextCodec,
+    spec: ModelSpec,
+) -> Canvas:
+    """The asked canvas with its gaps filled; raises `ApiError` (422) where the constraint cannot fit."""
+    needed = needed_tokens(constraint, codec)
+    if needed > spec.max_canvas:
+        raise invalid(
+            "constraint",
+            f"needs a text of at least {needed} tokens; model {spec.name} writes at most {spec.max_canvas}",
+            "constraint_too_long",
+        )
+    if gen_length is None:
+        gen_length = _comfortable(needed, constraint, spec)
+        if block_length is not None:
+            gen_length = -(-gen_length // block_length) * block_length
+    elif gen_length < needed:
+        raise invalid("gen_length", f"must be at least {needed} to hold the constraint", "canvas_too_short")
+    steps = gen_length if steps is None else steps
+    defaults = spec.canvas_defaults(gen_length, steps)
+    if block_length is not None:
+        return Canvas(gen_length, steps, block_length, bool(defer_eos))
+    return Canvas(gen_length, steps, defaults.block_length, defaults.defer_eos if defer_eos is None else defer_eos)
+
+
+def _comfortable(needed: int, constraint: Constraint | None, spec: ModelSpec) -> int:
+    """The model's canvas for the family, or more: as many tokens around the required ones, within what it can write."""
+    usual = spec.default_canvas
+    if constraint is not None and constraint.family is not None:
+        usual = spec.family_canvas.get(constraint.family, usual)
+        if needed <= ROOMY * usual:
+            return usual
+    words = 1 if constraint is None else constraint.minimum_words()
+    listed = bool(constraint is not None and constraint.required_text())
+    wanted = 2 * needed + 4 if listed else words + max(4, words // 4)
+    return min(spec.max_canvas, max(usual, wanted))

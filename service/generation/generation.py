@@ -1,0 +1,79 @@
+"""One admitted request while it is decoded."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+
+from decoding.engine.handle import Handle, Outcome
+from service.bridge import Bridge
+from service.generation.prepare import Prepared
+
+
+class Generation:
+    """The handles of a request, awaited together. Lives on the event loop; use as a context manager."""
+
+    def __init__(self, prepared: Prepared, handles: Iterable[Handle], bridge: Bridge, *, every_step: bool) -> None:
+        self.prepared = prepared
+        self.handles = tuple(handles)
+        self.began = time.monotonic()
+        self._bridge = bridge
+        self._every_step = every_step
+        self._news = asyncio.Event()
+        self._aborted: Exception | None = None
+        for handle in self.handles:
+            bridge.watch(handle, self._told)
+        self._news.set()  # a handle may have ended before it was watched
+
+    def _told(self, handle: Handle) -> None:
+        if self._every_step or handle.done:
+            self._news.set()
+
+    @property
+    def running(self) -> bool:
+        """Whether the engine has begun with it."""
+        return any(handle.first_run is not None for handle in self.handles)
+
+    @property
+    def finish_reason(self) -> str:
+        """Of a finished request: "length" where a sample filled its canvas, else "stop"."""
+        reasons = {handle.result().finish_reason for handle in self.handles}
+        return "length" if "length" in reasons else "stop"
+
+    async def news(self) -> None:
+        """Wait until a sample has ended or, with `every_step`, moved. Raises the request's failure or abortion."""
+        await self._news.wait()
+        self._news.clear()
+        if self._aborted is not None:
+            raise self._aborted
+        for handle in self.handles:
+            if handle.error is not None:
+                raise handle.error
+
+    async def outcomes(self) -> list[Outcome]:
+        """All outcomes in order. Raises the first sample's error as soon as one fails."""
+        while True:
+            await self.news()
+            if all(handle.done for handle in self.handles):
+                return [handle.result() for handle in self.handles]
+
+    def abort(self, reason: Exception) -> None:
+        """Cancel every unfinished sample; whoever waits gets `reason`."""
+        self._aborted = reason
+        self._cancel()
+        self._news.set()
+
+    def _cancel(self) -> None:
+        for handle in self.handles:
+            if not handle.done:
+                handle.cancel()
+
+    def __enter__(self) -> Generation:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Nothing decodes for a request that nobody waits for."""
+        for handle in self.handles:
+            self._bridge.forget(handle)
+        self._cancel()

@@ -1,0 +1,176 @@
+"""Finished canvases become the response."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Literal
+
+from decoding.constraints import Outcome as Verdict
+from decoding.engine.handle import Outcome
+from decoding.gates.protocol import DrainedGate, Gate
+from decoding.models.protocol import DenoisingModel
+from decoding.policy.decoding_policy import DecodingPolicy, gate_defaults
+from decoding.records.ledger import Ledger
+from decoding.repair.passes import Pass
+from decoding.request.job import Job
+from gate_models.gates.learned_resolver import LEARNED
+from service.generation.prepare import Prepared
+from service.schemas import generate as wire
+from service.schemas.policy import ResolvedPolicy
+
+Decided = Literal["handoff", "full_cfg", "base"]
+
+
+def decision_of(job: Job, handoff_step: int | None) -> Decided:
+    """What became of guidance in a finished run."""
+    if job.starts_base:
+        return "base"
+    return "full_cfg" if handoff_step is None else "handoff"
+
+
+def response(prepared: Prepared, outcomes: Sequence[Outcome], model: DenoisingModel) -> wire.GenerateResponse:
+    """The whole answer. Decodes text and evaluates the constraint: keep it off the event loop."""
+    return summary(prepared, [sample(prepared, i, outcome, model) for i, outcome in enumerate(outcomes)],
+                   outcomes, model)  # fmt: skip
+
+
+def summary(
+    prepared: Prepared, samples: list[wire.Sample], outcomes: Sequence[Outcome], model: DenoisingModel
+) -> wire.GenerateResponse:
+    """The answer around samples that have been translated already."""
+    job = prepared.job
+    return wire.GenerateResponse(
+        id=prepared.id,
+        model=model.spec.name,
+        model_hash=model.spec.hash,
+        created=prepared.created,
+        family=job.family,
+        gen_length=job.gen_length,
+        steps=job.steps,
+        block_length=job.block_length,
+        defer_eos=job.sampling.defer_eos,
+        policy=policy(prepared.policy, job.gate),
+        samples=samples,
+        usage=usage(prepared, outcomes),
+    )
+
+
+def usage(prepared: Prepared, outcomes: Sequence[Outcome]) -> wire.Usage:
+    """Tokens and forward evaluations of all samples."""
+    return wire.Usage(
+        prompt_tokens=len(prepared.job.prompt_ids),
+        completion_tokens=sum(len(outcome.content) for outcome in outcomes),
+        forward_evaluations=sum(outcome.ledger.total for outcome in outcomes),
+    )
+
+
+def sample(prepared: Prepared, index: int, outcome: Outcome, model: DenoisingModel) -> wire.Sample:
+    """One sample with its verdict and its ledger."""
+    text = model.codec.decode(list(outcome.content))
+    verdict: Verdict | None = None if prepared.constraint is None else prepared.constraint.evaluate(text)
+    return wire.Sample(
+        index=index,
+        seed=outcome.job.noise.seed,
+        text=text,
+        approximate=outcome.approximate,
+        finish_reason="stop" if outcome.finish_reason == "stop" else "length",
+        satisfied=verdict and verdict.satisfied,
+        score=verdict and verdict.score,
+        checks=[wire.CheckResult(**asdict(check)) for check in (verdict.checks if verdict else ())],
+        forward_evaluations=forward_evaluations(outcome.ledger, outcome.job),
+        gate=gate(prepared, outcome),
+        repair=repair(prepared, outcome),
+        trace=trace(outcome, model) if prepared.trace else None,
+    )
+
+
+def forward_evaluations(ledger: Ledger, job: Job) -> wire.ForwardEvaluations:
+    return wire.ForwardEvaluations(
+        conditional=ledger.of("conditional"),
+        unconditional=ledger.of("unconditional"),
+        probe=ledger.of(purpose="probe"),
+        repair=ledger.of(purpose="repair"),
+        audit=ledger.of(purpose="audit"),
+        total=ledger.total,
+        full_cfg_equivalent=job.full_cfg_equivalent,
+        saved=ledger.saved(job.full_cfg_equivalent),
+        skipped_by_eos=ledger.skipped_by_eos,
+    )
+
+
+def gate(prepared: Prepared, outcome: Outcome) -> wire.GateResult:
+    """What the gate, or the fallback in its place, did."""
+    job, word = outcome.run, outcome.decision
+    decided = decision_of(job, outcome.handoff_step)
+    handed_off = decided == "handoff"
+    masked = outcome.handoff_masked or 0
+    tried = bool(prepared.job.attempts) and job.policy.gate.source in LEARNED
+    return wire.GateResult(
+        source=job.policy.gate.source,
+        version=job.gate.version if prepared.choice.gate or tried else None,
+        decision=decided,
+        predicted_horizon=word.predicted_horizon if word else None,
+        handoff_step=outcome.handoff_step if handed_off else None,
+        handoff_fraction=(outcome.handoff_step or 0) / job.steps if handed_off else None,
+        committed_fraction=1.0 - masked / job.gen_length if handed_off else None,
+        handoff_fate=word.handoff_fate if word else None,
+        fate_confidence=word.fate_confidence if word else None,
+        fallback_reason=outcome.fallback_reason or (prepared.choice.fallback_reason if prepared.fallback else None),
+        nearest_regime=dict(prepared.choice.nearest_regime) if prepared.choice.nearest_regime else None,
+    )
+
+
+def repair(prepared: Prepared, outcome: Outcome) -> wire.RepairResult | None:
+    """What the verified loop did; None where nothing was judged."""
+    kept, passes = outcome.kept, outcome.passes
+    if kept is None:
+        return None
+    rounds = [found for found in passes if found.round]
+    return wire.RepairResult(
+        attempts=1 + passes[-1].attempt,
+        rounds=len(rounds),
+        reopened=sum(len(found.reopened) for found in rounds),
+        recovered=kept.satisfied and not passes[0].satisfied,
+        kept=next(index for index, found in enumerate(passes) if found is kept),
+        passes=[_pass(found, outcome.job) for found in passes],
+        anchor_reason=prepared.anchor_reason,
+    )
+
+
+def _pass(found: Pass, job: Job) -> wire.PassReply:
+    policy = job.attempt(found.attempt).policy
+    return wire.PassReply(
+        attempt=found.attempt,
+        round=found.round,
+        preset=policy.preset,
+        selector=policy.repair.selector if policy.repair is not None and found.round else None,
+        reopened=list(found.reopened),
+        text=found.text,
+        satisfied=found.satisfied,
+        score=found.score,
+        forward_evaluations=found.rows,
+    )
+
+
+def policy(resolved: DecodingPolicy, gate: Gate | None = None) -> ResolvedPolicy:
+    """The policy with the gate's defaults written out; of a `drained` one the threshold of the `gate` that was used."""
+    fields = asdict(resolved)
+    if resolved.gate.source == "drained" and gate is not None:
+        settled = {"threshold": gate.threshold} if isinstance(gate, DrainedGate) else {}
+    else:
+        settled = gate_defaults(resolved.gate.source)
+    fields["gate"] |= {name: value for name, value in settled.items() if fields["gate"][name] is None}
+    return ResolvedPolicy(**fields)
+
+
+def trace(outcome: Outcome, model: DenoisingModel) -> wire.TraceReply:
+    """Every step with display strings, and the final canvas."""
+    recorded, pieces = outcome.trace, model.codec.pieces
+    return wire.TraceReply(
+        start_step=recorded.start_step,
+        resumed=[asdict(resumption) for resumption in recorded.resumed],
+        steps=[{**stats.to_dict(), "pieces": pieces(list(stats.tokens))} for stats in recorded.steps],
+        tokens=list(outcome.tokens),
+        pieces=pieces(list(outcome.tokens)),
+    )

@@ -1,0 +1,209 @@
+"""One error body for every path: `{"error": {"message", "type", "param", "code"}}`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from decoding.constraints import ConstraintError
+from decoding.engine.engine import EngineClosedError
+from decoding.engine.handle import DecodingError
+from decoding.engine.scheduler import QueueFullError
+from decoding.policy.checks import PolicyError
+from decoding.request.validation import JobError
+from service.http.disconnect import ClientGoneError
+from service.storage.database import DatabaseError
+
+CLIENT_GONE: Final = 499
+"""Status of an answer that nobody reads, for the access log."""
+_SHOWN: Final = 100
+"""Characters of a client's own words that an error repeats."""
+TYPES: Final[Mapping[int, str]] = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "method_not_allowed_error",
+    413: "request_too_large_error",
+    422: "invalid_request_error",
+    429: "overloaded_error",
+    503: "unavailable_error",
+    504: "timeout_error",
+}
+_CODES: Final[Mapping[int, str]] = {404: "not_found", 405: "method_not_allowed"}
+_KINDS: Final[Mapping[str, str]] = {
+    "missing": "is missing",
+    "extra_forbidden": "is not a known field",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "string_type": "must be a string",
+    "string_unicode": "is not valid Unicode text",
+    "finite_number": "must be a finite number",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+}
+
+
+class ApiError(Exception):
+    """An answer other than success; raised anywhere below a route."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str,
+        param: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.param = param
+        self.headers = dict(headers or {})
+
+    @property
+    def body(self) -> dict[str, Any]:
+        kind = TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
+        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
+
+    def response(self) -> Response:
+        # ASCII: a client's lone surrogates must not break the answer that complains of them.
+        content = json.dumps(self.body).encode("ascii")
+        return Response(content, self.status, self.headers, media_type="application/json")
+
+
+def invalid(param: str | None, message: str, code: str = "invalid_value") -> ApiError:
+    """A 422 that names the field at fault."""
+    return ApiError(422, f"{param} {message}" if param else message, code=code, param=param)
+
+
+def internal(request_id: str) -> ApiError:
+    """A 500 that tells nothing but where to look."""
+    return ApiError(
+        500, f"the server failed on this request; its log has the details under {request_id}", code="internal_error"
+    )
+
+
+def from_exception(error: Exception) -> ApiError | None:
+    """The answer to one of the decoder's own errors; None for others."""
+    match error:
+        case ApiError():
+            answer = error
+        case PolicyError():
+            answer = invalid(f"policy.{error.param}", str(error))
+        case ConstraintError():
+            full = error.under("constraint")
+            answer = invalid(full.param, full.reason, "invalid_constraint")
+        case JobError():
+            answer = invalid(error.param, str(error))
+        case QueueFullError():
+            seconds = str(math.ceil(error.retry_after))
+            answer = ApiError(429, str(error), code="queue_full", headers={"Retry-After": seconds})
+        case EngineClosedError():
+            answer = draining()
+        case DatabaseError():
+            answer = ApiError(
+                503, "the database cannot be reached", code="database_unavailable", headers={"Retry-After": "5"}
+            )
+        case DecodingError(reason="deadline"):
+            answer = ApiError(504, str(error), code="deadline_exceeded", param="deadline_s")
+        case _:
+            return None
+    return answer
+
+
+def request_id(scope: Any) -> str:
+    """The id that `middleware` gave the request of `scope`."""
+    return str(scope["state"]["request_id"])
+
+
+def answer_to(error: Exception, scope: Any) -> ApiError:
+    """The answer to any error; one that the client cannot help is named by the request's id alone."""
+    return from_exception(error) or internal(request_id(scope))
+
+
+def draining() -> ApiError:
+    return ApiError(503, "the server is shutting down and takes no new work", code="draining")
+
+
+def not_ready(reason: str) -> ApiError:
+    return ApiError(503, reason, code="not_ready", headers={"Retry-After": "5"})
+
+
+def from_validation(errors: Sequence[Mapping[str, Any]]) -> ApiError:
+    """The first of pydantic's findings, in the words and with the path of this API."""
+    first = errors[0]
+    location, kind = tuple(first["loc"])[1:], str(first["type"])
+    if kind == "json_invalid":
+        return ApiError(400, f"the body is not JSON: {first['ctx']['error']}", code="not_json")
+    if not location and kind == "missing":
+        return ApiError(400, "the body is empty; send a JSON object", code="not_json")
+    param = _path(location)
+    message = _KINDS.get(kind) or str(first["msg"]).removeprefix("Value error, ").replace("Input should", "must", 1)
+    more = f" ({len(errors) - 1} more problems)" if len(errors) > 1 else ""
+    return invalid(param or None, (message if param else f"the body {message}") + more, _code(kind))
+
+
+def _code(kind: str) -> str:
+    if kind == "extra_forbidden":
+        return "unknown_field"
+    if kind == "missing":
+        return "missing_field"
+    if kind == "not_supported":
+        return kind
+    return "wrong_type" if kind.endswith("_type") or kind == "string_unicode" else "invalid_value"
+
+
+def _path(location: Sequence[str | int]) -> str:
+    path = ""
+    for part in location:
+        if isinstance(part, int):
+            path += f"[{part}]"
+        else:
+            path += f".{part[:_SHOWN]}" if path else part[:_SHOWN]
+    return path
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of `app` with the one body; unexpected exceptions are `middleware`'s business."""
+
+    async def validation(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)  # registered for it alone
+        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if error.errors()[0]["loc"] == ("body",) and not content_type.endswith(("/json", "+json")):
+            message = "the body must be JSON, sent with the header Content-Type: application/json"
+            return ApiError(400, message, code="not_json").response()
+        return from_validation(error.errors()).response()
+
+    async def http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)  # registered for it alone
+        code = _CODES.get(error.status_code, "not_json" if error.status_code == 400 else "http_error")
+        messages = {
+            404: f"there is nothing at {request.url.path[:_SHOWN]}; /docs lists the paths",
+            405: f"{request.method[:20]} is not allowed here",
+        }
+        message = messages.get(error.status_code, str(error.detail))
+        return ApiError(error.status_code, message, code=code, headers=error.headers).response()
+
+    async def known(request: Request, error: Exception) -> Response:
+        return answer_to(error, request.scope).response()
+
+    async def gone(request: Request, error: Exception) -> Response:
+        return Response(status_code=CLIENT_GONE)
+
+    app.add_exception_handler(RequestValidationError, validation)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(ClientGoneError, gone)
+    decoder = PolicyError, ConstraintError, JobError, QueueFullError, EngineClosedError, DecodingError
+    for kind in (ApiError, DatabaseError, *decoder):
+        app.add_exception_handler(kind, known)

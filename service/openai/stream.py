@@ -1,0 +1,105 @@
+"""OpenAI's streams. Tokens land out of order: what is told is the text that no later token can change.
+
+The joined stream is the text of the plain answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from decoding.engine.handle import Handle, Outcome
+from decoding.records.events import Event, ReopenEvent
+from service.backend.backend import Backend
+from service.generation.prepare import Prepared
+from service.lifecycle import Service
+from service.openai import replies
+from service.openai.replies import Shape
+from service.schemas.generate import Sample
+from service.streaming import EventStream, SampleView
+
+
+def data(content: str) -> bytes:
+    """One event without a name, as OpenAI sends them; `content` is on one line."""
+    return f"data: {content}\n\n".encode()
+
+
+class OpenAIStream(EventStream):
+    """Chunks of text as it settles, a last chunk a choice with its finish reason, the usage if asked for, `[DONE]`."""
+
+    def __init__(
+        self, service: Service, backend: Backend, prepared: Prepared, route: str, *, shape: Shape, with_usage: bool
+    ) -> None:
+        super().__init__(service, backend, prepared, route)
+        self.shape = shape
+        self.with_usage = with_usage
+
+    def view(self, index: int, handle: Handle) -> SampleView:
+        return TextView(self, index, handle)
+
+    def failure(self, body: str) -> bytes:
+        return data(body)
+
+    def done(self, views: Sequence[SampleView]) -> bytes:
+        parts = []
+        if self.with_usage:
+            usage = replies.usage(self.prepared, [view.handle.result() for view in views])
+            parts.append(self.chunk([], usage=usage.model_dump()))
+        return b"".join([*parts, data("[DONE]")])
+
+    def chunk(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
+        if self.with_usage:
+            more = {"usage": None, **more}
+        return data(json.dumps(replies.chunk(self.shape, self.prepared, self.backend.model, choices, **more)))
+
+
+class TextView(SampleView):
+    """How much of one choice's text has been told."""
+
+    def __init__(self, stream: OpenAIStream, index: int, handle: Handle) -> None:
+        super().__init__(stream, index, handle)
+        self.text = stream
+        self._canvas: dict[int, int] = {}
+        self._prefix: list[int] = []
+        self._told = ""
+        self._opened = False
+        # What is decoded again, or may lose to another attempt, is told when it has won.
+        self._waits = handle.job.policy.repair is not None or handle.job.policy.preset == "auto"
+
+    def step(self, event: Event) -> list[bytes]:
+        if self._waits or isinstance(event, ReopenEvent):
+            return []
+        end_ids = self.handle.state.end_ids
+        self._canvas.update(zip(event.positions, event.tokens, strict=True))
+        self._canvas.update(dict.fromkeys(event.filled, end_ids[0]))
+        before = len(self._prefix)
+        while len(self._prefix) in self._canvas and not (self._prefix and self._prefix[-1] in end_ids):
+            self._prefix.append(self._canvas[len(self._prefix)])
+        if len(self._prefix) == before:
+            return []
+        codec = self.stream.backend.model.codec
+        ended = self._prefix[-1] in end_ids
+        return self._tell(codec.decode(self._prefix[:-1]) if ended else codec.settled(self._prefix))
+
+    def end(self, outcome: Outcome, sample: Sample) -> list[bytes]:
+        if not sample.text.startswith(self._told):
+            raise RuntimeError(f"the stream told {len(self._told)} characters that are not the text's")
+        parts = self._tell(sample.text)
+        last = {"finish_reason": sample.finish_reason, "astargate": replies.details(sample).model_dump()}
+        return [*parts, self._chunk(self.text.shape.delta("") | last)]
+
+    def _tell(self, text: str) -> list[bytes]:
+        """The chunk of what `text` adds to what has been told, after the opening where there was none."""
+        parts = []
+        opening = self.text.shape.opening()
+        if opening is not None and not self._opened:
+            parts.append(self._chunk(opening))
+        self._opened = True
+        if len(text) > len(self._told):
+            parts.append(self._chunk(self.text.shape.delta(text[len(self._told) :])))
+            self._told = text
+        return parts
+
+    def _chunk(self, choice: dict[str, Any]) -> bytes:
+        return self.text.chunk([{"index": self.index, **choice}])
