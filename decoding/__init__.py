@@ -1,0 +1,1 @@
+"""The decoder of masked diffusion language models: sampling, policies, engine, models, constraints."""

@@ -154,7 +154,7 @@ def answers(document: Mapping[str, Any]) -> dict[str, Any]:
     for name in modules:
         schema = simplified(document["components"]["schemas"][name], names)
         if (short := RENAMED.get(name, name)) in BEHAVIOUR:
-            schema["customBasePath"] = f"{PACKAGE}.behaviour.{BEHAVIOUR[short]}"
+            schema["customBasePath"] = f"{PACKAGE}.display.replies.{BEHAVIOUR[short]}"
         found[names[name]] = schema
     return found
 
@@ -208,7 +208,7 @@ def write(schemas: Mapping[str, Any], output: Path, kind: DataModelType, base: s
 def build(folder: Path) -> None:
     """Write the package `wire` into `folder`."""
     document = load()
-    write(answers(document), folder, DataModelType.PydanticV2BaseModel, f"{PACKAGE}.base.Reply")
+    write(answers(document), folder, DataModelType.PydanticV2BaseModel, f"{PACKAGE}.transport.reply.Reply")
     write(requests(document), folder / "requests.py", DataModelType.TypingTypedDict)
     for command in (["check", "--quiet", "--fix", "--select", "I,UP"], ["format", "--quiet"]):
         ruff = [

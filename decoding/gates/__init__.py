@@ -1,0 +1,1 @@
+"""Gates: what decides when a request stops paying for guidance."""

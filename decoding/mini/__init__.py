@@ -1,0 +1,1 @@
+"""The shipped model `mini`: its weights, and the code that trains it."""

@@ -1,0 +1,1 @@
+"""Models: what the decoder asks of one, and the architectures that can be loaded."""

@@ -1,0 +1,1 @@
+"""Policies: what a request may ask of the decoder, checked when built."""

@@ -1,0 +1,1 @@
+"""One request in the engine: its job, its canvas, its checks and its estimated cost."""

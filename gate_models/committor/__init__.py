@@ -1,0 +1,1 @@
+"""Committors: the chance that a text will meet its constraint, estimated by rollouts."""

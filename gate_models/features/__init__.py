@@ -1,0 +1,1 @@
+"""Features: what a learned gate sees of a run so far."""

@@ -1,0 +1,1 @@
+"""Random forests for gates, trained with scikit-learn and evaluated on flat arrays."""

@@ -1,0 +1,1 @@
+"""Offline work: training, evaluation and studies. Nothing here runs in a server."""

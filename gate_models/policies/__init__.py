@@ -1,0 +1,1 @@
+"""Policies by name, and the learned cascades of the preset `auto`."""

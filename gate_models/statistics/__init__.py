@@ -1,0 +1,1 @@
+"""Intervals and tests: bootstrap, Wilson, betting confidence sequences, fixed-sequence testing."""

@@ -1,0 +1,1 @@
+"""Committor jobs: rollouts that are measured for a client, queued in the database."""

@@ -1,0 +1,1 @@
+"""HTTP concerns: authentication, limits, middleware, errors, departures of clients, logs."""

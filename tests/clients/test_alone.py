@@ -29,9 +29,9 @@ def test_the_block_is_real():
 
 
 def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch):
-    from astargate_client import Trace, behaviour
+    from astargate_client import Trace
 
-    monkeypatch.setattr(behaviour, "find_spec", lambda name: None)
+    monkeypatch.setattr(replies, "find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"astargate-client\[plot\]"):
         Trace(start_step=0, steps=[], resumed=[], tokens=[], pieces=[]).plot()
 

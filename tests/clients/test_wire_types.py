@@ -15,8 +15,8 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 
 from astargate_client import Client, wire
-from astargate_client.base import Reply
 from astargate_client.committor import Committor
+from astargate_client.transport.reply import Reply
 from astargate_client.wire import requests
 from tests.service.process import ROOT
 

@@ -1,0 +1,1 @@
+"""Benchmarks of speed: throughput, latency and precision of the shipped model."""

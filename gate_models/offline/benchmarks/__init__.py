@@ -1,0 +1,1 @@
+"""Prompt sets: how the benchmark data become tasks of this project."""

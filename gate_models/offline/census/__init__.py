@@ -1,0 +1,1 @@
+"""The census: every prompt, switch point and arm, continued many times."""

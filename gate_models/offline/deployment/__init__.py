@@ -1,0 +1,1 @@
+"""Policies as a server would run them: cascades, and their success at a number of rows."""

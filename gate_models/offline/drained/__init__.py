@@ -1,0 +1,1 @@
+"""Thresholds of the `drained` gate: calibration, audit and tables."""

@@ -1,0 +1,1 @@
+"""`astargate evaluate`: policies on tasks, with success, readability and cost."""

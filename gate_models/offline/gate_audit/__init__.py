@@ -1,0 +1,1 @@
+"""Audits of learned gates on prompts that trained nothing."""

@@ -1,0 +1,1 @@
+"""Training of learned gates from a census."""

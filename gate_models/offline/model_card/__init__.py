@@ -1,0 +1,1 @@
+"""The card of the shipped model, made from evaluation results."""

@@ -1,0 +1,1 @@
+"""The repair census: every selector on the same failed runs."""

@@ -1,0 +1,1 @@
+"""Scorers of finished texts: fluency and sentiment."""

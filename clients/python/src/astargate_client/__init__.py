@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from astargate_client.async_client import AsyncClient
-from astargate_client.canvas import Canvas
 from astargate_client.client import Client
 from astargate_client.constraints import (
     all_of,
@@ -22,6 +21,7 @@ from astargate_client.constraints import (
     sentiment,
     word_count,
 )
+from astargate_client.display.canvas import Canvas
 from astargate_client.errors import (
     AstargateError,
     AuthenticationError,

@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 import httpx
 
-from astargate_client.base import Reply
-from astargate_client.exchange import Call
-from astargate_client.params import known
 from astargate_client.specs import plain
+from astargate_client.transport.exchange import Call
+from astargate_client.transport.params import known
+from astargate_client.transport.reply import Reply
 from astargate_client.wire import (
     ConstraintList,
     GateAuditList,

@@ -12,9 +12,9 @@ import httpx
 from astargate_client import calls, waiting
 from astargate_client.calls import Timeout
 from astargate_client.committor import Committor
-from astargate_client.connection import Connection
-from astargate_client.exchange import Call, Plan, Send, Wait, exchange
 from astargate_client.streams import Stream
+from astargate_client.transport.connection import Connection
+from astargate_client.transport.exchange import Call, Plan, Send, Wait, exchange
 from astargate_client.wire import (
     ConstraintList,
     GateAuditList,

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from astargate_client.calls import Timeout, reads, seeded_body
 from astargate_client.errors import JobCancelledError, JobFailedError, JobTimeoutError
-from astargate_client.exchange import Call, Plan, Wait, exchange
-from astargate_client.retries import Retries
+from astargate_client.transport.exchange import Call, Plan, Wait, exchange
+from astargate_client.transport.retries import Retries
 from astargate_client.wire import CommittorJob, CommittorJobList, HorizonList
 from astargate_client.wire.requests import CommittorParams, State
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from astargate_client import errors
-from astargate_client.base import Reply
+from astargate_client.transport.reply import Reply
 from astargate_client.wire import GenerateResponse, HandoffEvent, ReopenEvent, Sample, StepEvent
 
 KINDS: Final[Mapping[str, type[Reply]]] = {

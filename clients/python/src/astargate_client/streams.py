@@ -9,7 +9,7 @@ import httpx
 
 from astargate_client import errors
 from astargate_client.calls import request_id_of
-from astargate_client.canvas import Canvas
+from astargate_client.display.canvas import Canvas
 from astargate_client.events import Event, EventReader
 from astargate_client.wire import GenerateResponse, ReopenEvent, StepEvent
 

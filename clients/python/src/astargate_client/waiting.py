@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 from astargate_client import calls, errors
-from astargate_client.exchange import Plan, Wait, exchange
-from astargate_client.retries import Retries
+from astargate_client.transport.exchange import Plan, Wait, exchange
+from astargate_client.transport.retries import Retries
 from astargate_client.wire import Health
 
 READY_INTERVAL = 0.5

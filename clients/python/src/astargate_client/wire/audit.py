@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from astargate_client.base import Reply
-from astargate_client.behaviour import ListBehaviour
+from astargate_client.display.replies import ListBehaviour
+from astargate_client.transport.reply import Reply
 
 
 class ChosenSamples(Reply):

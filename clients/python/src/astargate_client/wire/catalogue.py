@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from astargate_client.base import Reply
-from astargate_client.behaviour import ListBehaviour
+from astargate_client.display.replies import ListBehaviour
+from astargate_client.transport.reply import Reply
 
 from . import shared
 

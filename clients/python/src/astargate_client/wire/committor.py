@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from astargate_client.base import Reply
-from astargate_client.behaviour import (
+from astargate_client.display.replies import (
     CommittorJobBehaviour,
     CommittorResultBehaviour,
     ListBehaviour,
 )
+from astargate_client.transport.reply import Reply
 
 
 class CommittorJob(CommittorJobBehaviour):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from astargate_client.base import Reply
-from astargate_client.behaviour import (
+from astargate_client.display.replies import (
     ForwardEvaluationsBehaviour,
     GenerateResponseBehaviour,
     SampleBehaviour,
     TraceBehaviour,
 )
+from astargate_client.transport.reply import Reply
 
 from . import shared
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from astargate_client.base import Reply
+from astargate_client.transport.reply import Reply
 
 
 class Health(Reply):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from astargate_client.base import Reply
+from astargate_client.transport.reply import Reply
 
 
 class ErrorDetail(Reply):

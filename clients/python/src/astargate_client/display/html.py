@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import TypeAdapter
 
-from astargate_client import palette, text
-from astargate_client.base import Reply
-from astargate_client.canvas import MASKED, Canvas
+from astargate_client import palette
+from astargate_client.display import text
+from astargate_client.display.canvas import MASKED, Canvas
+from astargate_client.transport.reply import Reply
 
 if TYPE_CHECKING:
     from astargate_client.wire import CommittorJob, CommittorResult, GenerateResponse, Sample, Trace

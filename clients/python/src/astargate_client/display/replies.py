@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, cast
 
 from pydantic import Field
 
-from astargate_client import html, text
-from astargate_client.base import Reply
-from astargate_client.canvas import Canvas
+from astargate_client.display import html, text
+from astargate_client.display.canvas import Canvas
+from astargate_client.transport.reply import Reply
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,7 +118,7 @@ class TraceBehaviour(_Shown):
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the canvas step by step: time downwards, one column a position. Needs `astargate-client[plot]`."""
         _need_matplotlib()
-        from astargate_client.plot import draw  # noqa: PLC0415  (loads matplotlib)
+        from astargate_client.display.plot import draw  # noqa: PLC0415  (loads matplotlib)
 
         return draw(cast("wire.Trace", self), ax)
 

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 import httpx
 
 from astargate_client import errors
-from astargate_client.retries import Retries
+from astargate_client.transport.retries import Retries
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import httpx
 
-from astargate_client.exchange import Send
-from astargate_client.retries import Retries
+from astargate_client.transport.exchange import Send
+from astargate_client.transport.retries import Retries
 
 DEFAULT_BASE_URL: Final = "http://127.0.0.1:8000"
 DEFAULT_TIMEOUT: Final = httpx.Timeout(300.0, connect=5.0)

@@ -1,0 +1,1 @@
+"""How the client talks HTTP: connections, retries, replies."""
