@@ -9,13 +9,13 @@ from decoding.engine.handle import Handle
 
 
 class Bridge:
-    """Wakes whoever watches a handle when it has news. All but `on_news` belongs to the event loop."""
+    """Wakes whoever watches a handle when it has news. All but `on_update` belongs to the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._watchers: dict[Handle, Callable[[Handle], None]] = {}
 
-    def on_news(self, handles: list[Handle]) -> None:
+    def on_update(self, handles: list[Handle]) -> None:
         """The engine's callback; any thread."""
         try:
             self._loop.call_soon_threadsafe(self._wake, handles)

@@ -19,7 +19,7 @@ from decoding.engine.scheduler import QueueFullError
 from service.backend import backend
 from service.backend.backend import Backend
 from service.bridge import Bridge
-from service.committor.worker import Jobs
+from service.committor.worker import JobWorker
 from service.config.settings import Settings
 from service.generation.generation import Generation
 from service.generation.prepare import Prepared
@@ -55,7 +55,7 @@ class Service:
         self.failure: str | None = None
         self.active: set[Generation] = set()
         self._backend: Backend | None = None
-        self._jobs: Jobs | None = None
+        self._jobs: JobWorker | None = None
         self._shadow: Shadow | None = None
         self._workers = ThreadPoolExecutor(WORKERS, "astargate-worker")
         self._idle = asyncio.Event()
@@ -68,7 +68,7 @@ class Service:
         return self._backend
 
     @property
-    def jobs(self) -> Jobs:
+    def jobs(self) -> JobWorker:
         """Committor jobs and measured horizons. Raises a 503 `ApiError` while there is no model."""
         if self._jobs is None:
             raise not_ready(self.failure or "the model is still loading")
@@ -99,9 +99,9 @@ class Service:
         """Load the model on a thread of its own, which a shutdown need not wait for."""
         loop = asyncio.get_running_loop()
         self._bridge = Bridge(loop)
-        loaded: asyncio.Future[tuple[Backend, Jobs, Shadow]] = loop.create_future()
+        loaded: asyncio.Future[tuple[Backend, JobWorker, Shadow]] = loop.create_future()
 
-        def settle(result: tuple[Backend, Jobs, Shadow] | Exception) -> None:
+        def settle(result: tuple[Backend, JobWorker, Shadow] | Exception) -> None:
             if loaded.cancelled():
                 return
             if isinstance(result, Exception):
@@ -110,11 +110,11 @@ class Service:
                 loaded.set_result(result)
 
         def run() -> None:
-            result: tuple[Backend, Jobs, Shadow] | Exception
+            result: tuple[Backend, JobWorker, Shadow] | Exception
             try:
                 database = open_database(self.settings.database)
-                found = backend.load(self.settings, observer=self.metrics, on_news=self._bridge.on_news)
-                jobs = Jobs(self.settings, database, found, self.metrics)
+                found = backend.load(self.settings, observer=self.metrics, on_update=self._bridge.on_update)
+                jobs = JobWorker(self.settings, database, found, self.metrics)
                 result = found, jobs, Shadow(self.settings, database, found, self.metrics, jobs.owner)
             except Exception as error:  # told to whoever waits, whatever it is
                 result = error

@@ -17,7 +17,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from decoding.engine.handle import DecodingError, Handle, Outcome
+from decoding.engine.handle import DecodingError, DecodingResult, Handle
 from decoding.records.events import Event, ReopenEvent, StepEvent
 from service.backend.backend import Backend
 from service.generation import replies
@@ -126,7 +126,7 @@ class SampleView:
             parts += self.end(outcome, self.sample)
         return parts
 
-    def end(self, outcome: Outcome, sample: Sample) -> list[bytes]:
+    def end(self, outcome: DecodingResult, sample: Sample) -> list[bytes]:
         """The last events of the sample."""
         # Its steps have told of a handoff before a repair, and of one that a re-check in the last step left as it was.
         told = len(outcome.passes) > 1 or outcome.handoff_step == self._last_handoff
@@ -135,7 +135,7 @@ class SampleView:
             sse("sample", sample.model_dump_json()),
         ]
 
-    def _finish(self, outcome: Outcome) -> Sample:
+    def _finish(self, outcome: DecodingResult) -> Sample:
         stream = self.stream
         sample = replies.sample(stream.prepared, self.index, outcome, stream.backend.model)
         stream.service.metrics.judged(stream.prepared, [sample])

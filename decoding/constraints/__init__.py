@@ -3,7 +3,7 @@
 `parse` turns a JSON object into a validated `Constraint`; its `evaluate` gives the binary verdict and a graded score.
 """
 
-from decoding.constraints.base import Check, Constraint, ConstraintError, Outcome
+from decoding.constraints.base import Check, Constraint, ConstraintError, Verdict
 from decoding.constraints.cognac import Avoid
 from decoding.constraints.collie import CollieC06a, CollieC07
 from decoding.constraints.compose import AllOf
@@ -47,10 +47,10 @@ __all__ = [
     "LengthRatio",
     "LetterFrequency",
     "NoComma",
-    "Outcome",
     "Scorers",
     "Sentiment",
     "SentimentScorer",
+    "Verdict",
     "WordCount",
     "catalogue",
     "parse",

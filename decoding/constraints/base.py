@@ -59,7 +59,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Verdict:
     """A constraint's verdict on one text: all checks hold, and the mean of their scores (1.0 exactly when all hold)."""
 
     satisfied: bool
@@ -67,7 +67,7 @@ class Outcome:
     checks: tuple[Check, ...]
 
     @classmethod
-    def of(cls, checks: Iterable[Check]) -> Outcome:
+    def of(cls, checks: Iterable[Check]) -> Verdict:
         """Combine `checks`; raises ValueError when there is none."""
         listed = tuple(checks)
         if not listed:
@@ -83,7 +83,7 @@ class Constraint(Protocol):
 
     type: ClassVar[str]
 
-    def evaluate(self, text: str) -> Outcome:
+    def evaluate(self, text: str) -> Verdict:
         """Judge the finished `text`."""
         ...
 
@@ -119,14 +119,14 @@ class Predicate:
     type: ClassVar[str]
     summary: ClassVar[str]
 
-    def evaluate(self, text: str) -> Outcome:
+    def evaluate(self, text: str) -> Verdict:
         """Judge `text`; a blank one fails every check. Raises TypeError when it is not a string."""
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, not {type(text).__name__}")
         checks = self._checks(text)
         if text.strip():
-            return Outcome.of(checks)
-        return Outcome.of(Check(check.name, False, 0.0, "the text is empty") for check in checks)
+            return Verdict.of(checks)
+        return Verdict.of(Check(check.name, False, 0.0, "the text is empty") for check in checks)
 
     def _checks(self, text: str) -> tuple[Check, ...]:
         raise NotImplementedError

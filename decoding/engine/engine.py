@@ -13,15 +13,15 @@ from typing import ParamSpec, Self
 import torch
 
 from decoding.engine.gate_calls import ask_gates
-from decoding.engine.handle import DecodingError, Handle, Outcome, outcome_of
-from decoding.engine.judge_thread import Found, Judges
+from decoding.engine.handle import DecodingError, DecodingResult, Handle, outcome_of
+from decoding.engine.judge_thread import Found, JudgeThread
 from decoding.engine.observer import NullObserver, Observer
 from decoding.engine.runner import Runner, StepResult
 from decoding.engine.scheduler import Scheduler
 from decoding.gates.protocol import Decision, Gate
 from decoding.models.protocol import DenoisingModel
 from decoding.records.ledger import Ledger
-from decoding.repair.loop import GoOn, Measure, Pursuit
+from decoding.repair.loop import Continue, RepairLoop, RunRollouts
 from decoding.request.canvas import CanvasState
 from decoding.request.job import Job
 from decoding.request.validation import check_job
@@ -38,7 +38,7 @@ class EngineClosedError(RuntimeError):
 class Engine:
     """Decodes jobs on a model, many at a time.
 
-    `threads` is torch's thread count on the engine thread. `on_news` is called once a step with the handles that have
+    `threads` is torch's thread count on the engine thread. `on_update` is called once a step with the handles that have
     events or ended (a server hands it to its event loop). Use as a context manager, or `start` and `close`.
     """
 
@@ -50,20 +50,20 @@ class Engine:
         scheduler: Scheduler[Handle] | None = None,
         threads: int = 1,
         observer: Observer | None = None,
-        on_news: Callable[[list[Handle]], None] | None = None,
+        on_update: Callable[[list[Handle]], None] | None = None,
     ) -> None:
         self.model = model
         self.runner = runner or Runner(model)
         self.scheduler: Scheduler[Handle] = scheduler or Scheduler()
         self.observer: Observer = observer or NullObserver()
-        self.on_news = on_news or (lambda handles: None)
+        self.on_update = on_update or (lambda handles: None)
         self.threads = threads
         self._lock = threading.Condition()
         self._accepting = True
         self._stopping = False
         self._arrived: list[Handle] = []
         self._news: dict[Handle, None] = {}
-        self._judges = Judges(self._lock)
+        self._judges = JudgeThread(self._lock)
         self._thread: threading.Thread | None = None
 
     # -- callers -----------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class Engine:
         return handles
 
     def _handle(self, job: Job) -> Handle:
-        pursuit = Pursuit(job, self.model.spec, self.model.codec) if job.judged else None
+        pursuit = RepairLoop(job, self.model.spec, self.model.codec) if job.judged else None
         return Handle(self._state(job.attempt(0), Ledger()), self._cancelled, pursuit, job=job)
 
     def _state(self, job: Job, ledger: Ledger) -> CanvasState:
@@ -238,13 +238,13 @@ class Engine:
         match found:
             case None:
                 self._end(handle, outcome_of(handle))
-            case GoOn():
+            case Continue():
                 handle.state, handle.parked = self._state(found.job, handle.state.ledger), False
                 handle.publish(found.event)
                 self._news[handle] = None
                 with self._lock:
                     self._arrived.append(handle)
-            case Measure():
+            case RunRollouts():
                 states = [self._state(job, handle.state.ledger) for job in found.jobs]
                 with self._lock:
                     if not handle.done:
@@ -268,7 +268,7 @@ class Engine:
     def _cancelled(self, handle: Handle) -> None:
         self._end(handle, DecodingError("the request was cancelled", "cancelled"))
 
-    def _end(self, handle: Handle, result: Outcome | DecodingError) -> None:
+    def _end(self, handle: Handle, result: DecodingResult | DecodingError) -> None:
         with self._lock:
             if handle.done:
                 return
@@ -297,4 +297,4 @@ class Engine:
         with self._lock:
             news, self._news = list(self._news), {}
         if news:
-            self._notify(self.on_news, news)
+            self._notify(self.on_update, news)

@@ -14,8 +14,8 @@ from decoding.gates.protocol import Decision
 from decoding.records.events import Event
 from decoding.records.ledger import Ledger
 from decoding.records.trace import Trace
-from decoding.repair.loop import Pursuit
-from decoding.repair.passes import Pass
+from decoding.repair.loop import RepairLoop
+from decoding.repair.passes import DecodedText
 from decoding.request.canvas import CanvasState
 from decoding.request.job import Job
 
@@ -31,7 +31,7 @@ class DecodingError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DecodingResult:
     """A finished canvas."""
 
     job: Job
@@ -54,9 +54,9 @@ class Outcome:
     fallback_reason: str | None
     approximate: bool
     """Whether some step reused keys and values (`tail_reuse`), so that exact decoding may give another text."""
-    passes: tuple[Pass, ...]
+    passes: tuple[DecodedText, ...]
     """Every canvas that was finished and judged; empty where the policy asks for no verdict."""
-    kept: Pass | None
+    kept: DecodedText | None
     """The pass whose text this is; None without verdicts."""
     seconds: float
     """From submission to the end."""
@@ -74,7 +74,7 @@ class Handle:
         self,
         state: CanvasState,
         cancel: Callable[[Handle], None],
-        pursuit: Pursuit | None = None,
+        pursuit: RepairLoop | None = None,
         owner: Handle | None = None,
         job: Job | None = None,
     ) -> None:
@@ -94,7 +94,7 @@ class Handle:
         self._cancel = cancel
         self._condition = threading.Condition()
         self._events: list[Event] = []
-        self._outcome: Outcome | None = None
+        self._outcome: DecodingResult | None = None
         self._error: DecodingError | None = None
 
     @property
@@ -122,7 +122,7 @@ class Handle:
         """Stop decoding; its rows are gone from the next step. Does nothing to a finished job."""
         self._cancel(self)
 
-    def result(self, timeout: float | None = None) -> Outcome:
+    def result(self, timeout: float | None = None) -> DecodingResult:
         """Wait for the outcome. Raises `DecodingError` where the job failed or was cancelled, `TimeoutError` on
         timeout.
         """
@@ -158,7 +158,7 @@ class Handle:
             self._events.append(event)
             self._condition.notify_all()
 
-    def finish(self, result: Outcome | DecodingError) -> None:
+    def finish(self, result: DecodingResult | DecodingError) -> None:
         """Engine only: settle the handle, once."""
         with self._condition:
             if self.done:
@@ -171,14 +171,14 @@ class Handle:
             self._condition.notify_all()
 
 
-def outcome_of(handle: Handle) -> Outcome:
+def outcome_of(handle: Handle) -> DecodingResult:
     """The outcome of a finished state, or of the best of a request's passes."""
     now, pursuit = time.monotonic(), handle.pursuit
     best = pursuit.best if pursuit is not None else None
     state = best.state if best is not None else handle.state
     gated = pursuit.first_of(best).state if pursuit is not None and best is not None else state
     content = state.content()
-    return Outcome(
+    return DecodingResult(
         job=handle.job,
         run=gated.job,
         tokens=tuple(state.tokens.tolist()),

@@ -10,15 +10,15 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from decoding.engine.handle import DecodingError, Handle
-from decoding.repair.loop import GoOn, Measure, Pursuit
+from decoding.repair.loop import Continue, RepairLoop, RunRollouts
 
 logger = logging.getLogger(__name__)
 
-Found = GoOn | Measure | DecodingError | None
-Question = Callable[[], GoOn | Measure | None]
+Found = Continue | RunRollouts | DecodingError | None
+Question = Callable[[], Continue | RunRollouts | None]
 
 
-class Judges:
+class JudgeThread:
     """Asks pursuits what to do next; `changed` is notified of every answer.
 
     Until `start` (an engine that its caller steps) answers are found at once, on the caller's thread.
@@ -42,7 +42,7 @@ class Judges:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def finished(self, handle: Handle, pursuit: Pursuit) -> None:
+    def finished(self, handle: Handle, pursuit: RepairLoop) -> None:
         """A request's canvas is finished: it waits for the verdict, which comes with `take`."""
         handle.parked = True
         self._ask(handle, partial(pursuit.judge, handle.state))

@@ -8,12 +8,12 @@ from dataclasses import replace
 from decoding.engine.engine import Engine
 from decoding.engine.handle import Handle
 from decoding.gates.protocol import NeverGate
-from decoding.policy.decoding_policy import Gate
+from decoding.policy.decoding_policy import GateSettings
 from decoding.records.ledger import Purpose
 from decoding.request.job import Job
 from decoding.sampling.block_schedule import Place
 
-HANDED_OFF = Gate("fraction", fraction=0.0)
+HANDED_OFF = GateSettings("fraction", fraction=0.0)
 
 
 def continuations(

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoding.models.protocol import DenoisingModel, Kept, ReusableModel, ReuseRow
+from decoding.models.protocol import DenoisingModel, KVCache, ReusableModel, ReuseRow
 from decoding.records.ledger import BRANCHES, Branch
 from decoding.request.canvas import CanvasState
 from decoding.sampling.kernel import Candidates, candidates
@@ -44,7 +44,7 @@ class _Row:
     ids: list[int]
     prompt_length: int
     scored: NDArray[np.int64]
-    kept: Kept | None
+    kept: KVCache | None
     """The request's own as of the start of the step: one that is cancelled meanwhile lets go of it."""
     features: Tensor = field(default_factory=lambda: torch.empty(0))
 
@@ -211,8 +211,8 @@ class Runner:
             temperature=settings.temperature,
             top_p=settings.top_p,
             suppressed=self._suppressed,
-            barred=settings.barred,
-            barred_ids=self._end_ids,
+            blocked=settings.blocked,
+            blocked_ids=self._end_ids,
         )
         return found.slice(0, count)
 
@@ -225,7 +225,7 @@ class _PositionSettings:
     uniforms: Tensor
     temperature: Tensor
     top_p: Tensor
-    barred: Tensor
+    blocked: Tensor
 
     @staticmethod
     def of(rows: list[_Row], device: torch.device) -> _PositionSettings:
@@ -241,7 +241,7 @@ class _PositionSettings:
             uniforms=torch.from_numpy(uniforms).to(device),
             temperature=spread([job.sampling.temperature for job in jobs]),
             top_p=spread([job.sampling.top_p for job in jobs]),
-            barred=spread([float(job.sampling.suppress_eos) for job in jobs]) > 0,
+            blocked=spread([float(job.sampling.suppress_eos) for job in jobs]) > 0,
         )
 
     def slice(self, part: slice) -> _PositionSettings:
@@ -256,5 +256,5 @@ class _PositionSettings:
             pad(self.uniforms, 0),
             pad(self.temperature, 1),
             pad(self.top_p, 1),
-            pad(self.barred, False),
+            pad(self.blocked, False),
         )

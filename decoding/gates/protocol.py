@@ -158,7 +158,7 @@ class DrainedGate:
 
 
 @dataclass(frozen=True, slots=True)
-class GateChoice:
+class GateResolution:
     """The gate that a request gets, or why it gets none (contract 7: fallback)."""
 
     gate: Gate | None
@@ -169,22 +169,22 @@ class GateChoice:
 class GateResolver(Protocol):
     """Finds the gate for a setting and a regime; the layer above injects one that knows learned gates."""
 
-    def resolve(self, setting: policies.Gate, regime: Regime) -> GateChoice: ...
+    def resolve(self, setting: policies.GateSettings, regime: Regime) -> GateResolution: ...
 
 
 class BuiltinGates:
     """The gates that need neither learning nor calibration."""
 
-    def resolve(self, setting: policies.Gate, regime: Regime) -> GateChoice:
+    def resolve(self, setting: policies.GateSettings, regime: Regime) -> GateResolution:
         if setting.source == "fraction" and setting.fraction is not None:
-            return GateChoice(FractionGate(setting.fraction))
+            return GateResolution(FractionGate(setting.fraction))
         if setting.source == "never":
-            return GateChoice(NeverGate())
+            return GateResolution(NeverGate())
         if setting.source == "drained":
             threshold = GATE_DEFAULTS["threshold"] if setting.threshold is None else setting.threshold
-            return GateChoice(DrainedGate(threshold))
+            return GateResolution(DrainedGate(threshold))
         if regime.family is None:
-            return GateChoice(
+            return GateResolution(
                 None, f"gate source '{setting.source}' needs a family, and this constraint belongs to none"
             )
-        return GateChoice(None, f"no '{setting.source}' gate for family '{regime.family}' on this model")
+        return GateResolution(None, f"no '{setting.source}' gate for family '{regime.family}' on this model")

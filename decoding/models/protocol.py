@@ -137,7 +137,7 @@ class DenoisingModel(Protocol):
 
 
 @dataclass(slots=True)
-class Kept:
+class KVCache:
     """What one request keeps between its base steps; made when they begin, dropped with the request.
 
     Its settings: `prefix` recomputes from the active block to the end of the row, `dual` the block alone; everything is
@@ -164,7 +164,7 @@ class ReuseRow:
     prompt_length: int
     scored: list[int]
     block: tuple[int, int]
-    kept: Kept
+    kept: KVCache
 
 
 class ReusableModel(DenoisingModel, Protocol):

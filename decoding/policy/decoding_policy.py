@@ -36,7 +36,7 @@ def step_at(fraction: float, steps: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class GateSettings:
     """What picks the handoff step; each source takes the fields that `GATE_FIELDS` lists, no others."""
 
     source: GateSource = "policy"
@@ -131,7 +131,7 @@ class DecodingPolicy:
     """Guidance first: a guided step also commits every token whose probability guidance raises by this much, each
     token once, at most `guided_width`.
     """
-    gate: Gate = field(default_factory=Gate)
+    gate: GateSettings = field(default_factory=GateSettings)
     tail_width: int = 1
     """Positions committed per base step after handoff; 1 follows the schedule."""
     tail_threshold: float | None = None
@@ -222,8 +222,8 @@ class DecodingPolicy:
 
 
 _PRESET_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "base": {"guidance_scale": 0.0, "gate": Gate("never")},
-    "full_cfg": {"gate": Gate("never")},
+    "base": {"guidance_scale": 0.0, "gate": GateSettings("never")},
+    "full_cfg": {"gate": GateSettings("never")},
     "handoff": {"tail_width": 1},
     "parallel_tail": {"tail_width": 8},
     "reopen_repair": {"repair": Repair()},

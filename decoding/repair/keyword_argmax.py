@@ -13,11 +13,11 @@ from dataclasses import replace
 from decoding.models.protocol import TextCodec
 from decoding.records.trace import Trace
 from decoding.repair.rounds import Anchor, reopened_job
-from decoding.repair.selectors import TOLERANCE, Choice, Key, constraint_aware, scores_without
+from decoding.repair.selectors import TOLERANCE, Key, RepairContext, constraint_aware, scores_without
 from decoding.request.job import Job
 
 
-def missing_text(choice: Choice) -> tuple[str, ...]:
+def missing_text(choice: RepairContext) -> tuple[str, ...]:
     """Phrases that the constraint requires and the text lacks (case aside), each once."""
     text = choice.found.text.lower()
     needed = Counter(phrase.lower() for phrase in choice.predicate.required_text())
@@ -30,7 +30,7 @@ def first_tokens(phrases: Sequence[str], codec: TextCodec) -> frozenset[int]:
     return frozenset(ids[0] for ids in spelled if ids)
 
 
-def open_positions(choice: Choice) -> tuple[int, ...]:
+def open_positions(choice: RepairContext) -> tuple[int, ...]:
     """Candidates without which the text scores no worse; none where no phrase is missing."""
     if not missing_text(choice):
         return ()
@@ -38,7 +38,7 @@ def open_positions(choice: Choice) -> tuple[int, ...]:
     return tuple(position for position in choice.candidates if gains[position] >= -TOLERANCE)
 
 
-def look_job(job: Job, anchor: Anchor, positions: Sequence[int], number: int, mask_id: int) -> Job:
+def probe_job(job: Job, anchor: Anchor, positions: Sequence[int], number: int, mask_id: int) -> Job:
     """One guided step on `anchor` with `positions` open, which writes the most probable token everywhere."""
     opened = reopened_job(job, anchor, positions, number, mask_id)
     return replace(
@@ -51,7 +51,7 @@ def look_job(job: Job, anchor: Anchor, positions: Sequence[int], number: int, ma
     )
 
 
-def by_look(choice: Choice, look: Trace) -> dict[int, Key]:
+def probe(choice: RepairContext, look: Trace) -> dict[int, Key]:
     """Positions first at which the look writes the beginning of a missing phrase, the most probable of them before
     others; then as `constraint_aware` has them.
     """

@@ -12,20 +12,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from decoding.constraints.base import Check
-from decoding.repair.passes import Pass, Values
-from decoding.repair.selectors import TOLERANCE, Choice
+from decoding.repair.passes import DecodedText, Values
+from decoding.repair.selectors import TOLERANCE, RepairContext
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
     """A pass as it would stand with its tail moved; `positions` are open."""
 
-    found: Pass
+    found: DecodedText
     canvas: tuple[int, ...]
     positions: tuple[int, ...]
 
 
-def words_missing(choice: Choice) -> int:
+def words_missing(choice: RepairContext) -> int:
     """Words that the text lacks (negative: has too many); 0 where length is not what is wrong.
 
     Too long is a text of which some check would score better without any one of its words; as many are too many as have
@@ -48,7 +48,7 @@ def words_missing(choice: Choice) -> int:
     return 0
 
 
-def moved_tail(choice: Choice, reopen: int, number: int, mask_id: int, end_id: int) -> Moved | None:
+def shift_tail(choice: RepairContext, reopen: int, number: int, mask_id: int, end_id: int) -> Moved | None:
     """The tail moved by as many positions as words are missing or too many, with at most `reopen` positions open.
 
     The place is the stretch whose tokens were committed least confidently, and whose loss costs no part of the
@@ -82,7 +82,7 @@ def moved_tail(choice: Choice, reopen: int, number: int, mask_id: int, end_id: i
     return Moved(moved, tuple(canvas), tuple(range(start, start + opened)))
 
 
-def _lost(choice: Choice, content: Sequence[int], start: int, stretch: int) -> int:
+def _lost(choice: RepairContext, content: Sequence[int], start: int, stretch: int) -> int:
     """Checks that hold now and would not without the stretch."""
     if not stretch:
         return 0
@@ -92,7 +92,7 @@ def _lost(choice: Choice, content: Sequence[int], start: int, stretch: int) -> i
     return sum(one.satisfied and not other.satisfied for one, other in zip(before, after, strict=True))
 
 
-def _sure(found: Pass, start: int, stretch: int) -> float:
+def _sure(found: DecodedText, start: int, stretch: int) -> float:
     """Mean confidence of the stretch; of the token that an empty one stands before."""
     values = np.nan_to_num(found.confidence[start : start + max(1, stretch)], nan=1.0)
     return float(values.mean())

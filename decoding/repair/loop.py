@@ -18,18 +18,18 @@ from decoding.models.protocol import ModelSpec, TextCodec
 from decoding.policy.repair import LOOKING, Repair
 from decoding.records.events import ReopenEvent
 from decoding.records.trace import Resumption, Trace
-from decoding.repair.keyword_argmax import by_look, look_job, open_positions
-from decoding.repair.length_repair import moved_tail
-from decoding.repair.passes import Pass, finished
+from decoding.repair.keyword_argmax import open_positions, probe, probe_job
+from decoding.repair.length_repair import shift_tail
+from decoding.repair.passes import DecodedText, finished
 from decoding.repair.rounds import Anchor, anchor_of, reopened_job, rollout_jobs
-from decoding.repair.selectors import RANKINGS, Choice, Key, by_rollouts, candidates_of, first
+from decoding.repair.selectors import RANKINGS, Key, RepairContext, by_rollouts, candidates_of, first
 from decoding.request.canvas import CanvasState
 from decoding.request.job import Job
 from decoding.request.row_estimates import round_rows
 
 
 @dataclass(frozen=True, slots=True)
-class GoOn:
+class Continue:
     """Decode `job`; followers are told `event`."""
 
     job: Job
@@ -37,7 +37,7 @@ class GoOn:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class RunRollouts:
     """Run `jobs` beside each other, then give their states to `Pursuit.measured`."""
 
     jobs: tuple[Job, ...]
@@ -47,38 +47,38 @@ class Measure:
 class _Open:
     """A repair round that has not begun to decode."""
 
-    choice: Choice
+    choice: RepairContext
     repair: Repair
     anchor: Anchor
     number: int
 
 
-class Pursuit:
+class RepairLoop:
     """One request's passes. Not thread-safe: one caller at a time."""
 
     def __init__(self, job: Job, spec: ModelSpec, codec: TextCodec) -> None:
         if job.predicate is None:
             raise ValueError("a job with repair or attempts needs a predicate")
         self.job = job
-        self.passes: list[Pass] = []
+        self.passes: list[DecodedText] = []
         self._predicate: Constraint = job.predicate
         self._codec = codec
         self._mask_id, self._end_ids = spec.mask_id, spec.end_ids
         self._attempt = self._round = 0
         self._own = job.attempt(0)
         self._reopened: tuple[int, ...] = ()
-        self._source: Pass | None = None
+        self._source: DecodedText | None = None
         self._tried: dict[int, frozenset[int]] = {}
         self._open: _Open | None = None
         self._asked: list[Job] = []
         """Rounds without noise, by what determines them."""
 
     @property
-    def best(self) -> Pass:
+    def best(self) -> DecodedText:
         """The best pass so far, the earliest among equals."""
         return max(self.passes, key=lambda found: found.rank)
 
-    def first_of(self, found: Pass) -> Pass:
+    def first_of(self, found: DecodedText) -> DecodedText:
         """The first pass of the attempt that `found` belongs to."""
         return next(other for other in self.passes if other.attempt == found.attempt)
 
@@ -93,7 +93,7 @@ class Pursuit:
             whole.steps += found.state.trace.steps
         return whole
 
-    def judge(self, state: CanvasState) -> GoOn | Measure | None:
+    def judge(self, state: CanvasState) -> Continue | RunRollouts | None:
         """Take in the finished canvas of the last job; what to do next, None where the request is done."""
         self.passes.append(
             finished(
@@ -110,14 +110,14 @@ class Pursuit:
             return None
         return self._repair() or self._next_attempt()
 
-    def measured(self, states: Sequence[CanvasState]) -> GoOn | None:
-        """Choose by the rollouts that `Measure` asked for, in its order; what to do next, as `judge` says it."""
+    def measured(self, states: Sequence[CanvasState]) -> Continue | None:
+        """Choose by the rollouts that `RunRollouts` asked for, in its order; what to do next, as `judge` says it."""
         opening = self._open
         if opening is None:
             raise RuntimeError("no rollouts were asked for")
         choice = opening.choice
         if opening.repair.selector == LOOKING:
-            keys = by_look(choice, states[0].trace)
+            keys = probe(choice, states[0].trace)
         else:
             texts = [self._codec.decode(state.content()) for state in states]
             keys = by_rollouts(choice.candidates, texts, self._predicate)
@@ -130,7 +130,7 @@ class Pursuit:
         budget = self.job.policy.budget_rows
         return budget is None or self._spent() + rows <= budget
 
-    def _repair(self) -> GoOn | Measure | None:
+    def _repair(self) -> Continue | RunRollouts | None:
         repair = self._own.policy.repair
         if repair is None or self._round >= repair.max_rounds or not self._affords(round_rows(self._own, repair)):
             return None
@@ -139,15 +139,15 @@ class Pursuit:
         candidates = candidates_of(anchor.canvas, self._mask_id, self._end_ids)
         number = self._round + 1
         noise = replace(self.job.noise, purpose="select", rollout=self._attempt).with_round(number)
-        choice = Choice(found, candidates, self._predicate, self._codec, noise)
+        choice = RepairContext(found, candidates, self._predicate, self._codec, noise)
         opening = _Open(choice, repair, anchor, number)
         if repair.selector == "restart" or not candidates:
             return self._reopen(opening, {})
         if jobs := self._selection(opening):
             self._open = opening
-            return Measure(jobs)
+            return RunRollouts(jobs)
         if repair.selector == "constraint_aware" and anchor.step == self._own.steps:
-            moved = moved_tail(choice, repair.reopen, number, self._mask_id, self._end_ids[0])
+            moved = shift_tail(choice, repair.reopen, number, self._mask_id, self._end_ids[0])
             if moved is not None:
                 return self._begin(opening, moved.positions, replace(anchor, canvas=moved.canvas), moved.found)
         return self._reopen(opening, RANKINGS[repair.selector](choice))
@@ -159,10 +159,10 @@ class Pursuit:
             candidates = opening.choice.candidates
             return tuple(rollout_jobs(self._own, repair, anchor, candidates, number, self._mask_id))
         if repair.selector == LOOKING and (positions := open_positions(opening.choice)):
-            return (look_job(self._own, anchor, positions, number, self._mask_id),)
+            return (probe_job(self._own, anchor, positions, number, self._mask_id),)
         return ()
 
-    def _reopen(self, opening: _Open, keys: dict[int, Key]) -> GoOn | None:
+    def _reopen(self, opening: _Open, keys: dict[int, Key]) -> Continue | None:
         found = opening.choice.found
         tried = self._tried.get(id(found), frozenset())
         positions = first(keys, opening.repair.reopen, tried)
@@ -171,7 +171,9 @@ class Pursuit:
         self._tried[id(found)] = tried | set(positions)
         return self._begin(opening, positions, opening.anchor, found)
 
-    def _begin(self, opening: _Open, positions: tuple[int, ...], anchor: Anchor, source: Pass) -> GoOn | None:
+    def _begin(
+        self, opening: _Open, positions: tuple[int, ...], anchor: Anchor, source: DecodedText
+    ) -> Continue | None:
         job = reopened_job(self._own, anchor, positions, opening.number, self._mask_id)
         if not job.draws:
             bare = replace(job, noise=self.job.noise)
@@ -181,7 +183,7 @@ class Pursuit:
         self._round, self._reopened, self._open, self._source = opening.number, positions, None, source
         return self._go_on(job)
 
-    def _next_attempt(self) -> GoOn | None:
+    def _next_attempt(self) -> Continue | None:
         index = self._attempt + 1
         if index >= self.job.attempt_count:
             return None
@@ -194,6 +196,6 @@ class Pursuit:
         self._reopened, self._source = (), None
         return self._go_on(job)
 
-    def _go_on(self, job: Job) -> GoOn:
+    def _go_on(self, job: Job) -> Continue:
         canvas = job.start or (self._mask_id,) * job.gen_length
-        return GoOn(job, ReopenEvent(self._attempt, self._round, self._reopened, canvas, self.best.score))
+        return Continue(job, ReopenEvent(self._attempt, self._round, self._reopened, canvas, self.best.score))

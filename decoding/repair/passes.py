@@ -15,7 +15,7 @@ Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class DecodedText:
     """One finished canvas of a request: the first pass of an attempt (round 0) or a repair round."""
 
     state: CanvasState
@@ -52,8 +52,8 @@ def finished(
     attempt: int = 0,
     number: int = 0,
     reopened: tuple[int, ...] = (),
-    before: Pass | None = None,
-) -> Pass:
+    before: DecodedText | None = None,
+) -> DecodedText:
     """Judge a finished canvas; commits that it took over from `before` keep that pass's confidence."""
     text = codec.decode(state.content())
     verdict = predicate.evaluate(text)
@@ -65,7 +65,7 @@ def finished(
         confidence[at] = stats.confidence
         variation[at] = stats.variation or np.nan
         confidence[list(stats.filled)] = variation[list(stats.filled)] = np.nan
-    return Pass(
+    return DecodedText(
         state=state,
         attempt=attempt,
         round=number,

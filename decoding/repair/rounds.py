@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from decoding.gates.protocol import NeverGate
-from decoding.policy.decoding_policy import DecodingPolicy, Gate, Preset, step_at
+from decoding.policy.decoding_policy import DecodingPolicy, GateSettings, Preset, step_at
 from decoding.policy.repair import END, TRUNCATED_STEPS, Repair
-from decoding.repair.passes import Pass
+from decoding.repair.passes import DecodedText
 from decoding.request.job import Job
 from decoding.sampling.block_schedule import Place, check_blocks
 
@@ -27,16 +27,16 @@ class Anchor:
 def guided_policy(policy: DecodingPolicy) -> DecodingPolicy:
     """How reopened positions are decoded: serially, guided to the end where the policy guides at all."""
     preset: Preset = "full_cfg" if policy.guidance_scale > 0.0 else "base"
-    return DecodingPolicy(preset, guidance_scale=policy.guidance_scale, order=policy.order, gate=Gate("never"))
+    return DecodingPolicy(preset, guidance_scale=policy.guidance_scale, order=policy.order, gate=GateSettings("never"))
 
 
 def base_policy(policy: DecodingPolicy) -> DecodingPolicy:
     """Serial decoding without guidance."""
     order = "random" if policy.order == "random" else "confidence"
-    return DecodingPolicy("base", guidance_scale=0.0, order=order, gate=Gate("never"))
+    return DecodingPolicy("base", guidance_scale=0.0, order=order, gate=GateSettings("never"))
 
 
-def anchor_of(found: Pass, repair: Repair, mask_id: int) -> Anchor:
+def anchor_of(found: DecodedText, repair: Repair, mask_id: int) -> Anchor:
     """Where a round begins in the run of `found`; a run that was over by then is anchored at its end."""
     job, trace = found.state.job, found.state.trace
     if repair.selector == "restart":

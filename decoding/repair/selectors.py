@@ -14,7 +14,7 @@ import numpy as np
 from decoding.constraints.base import Constraint
 from decoding.models.protocol import TextCodec
 from decoding.policy.repair import LOOKING
-from decoding.repair.passes import Pass
+from decoding.repair.passes import DecodedText
 from decoding.sampling.noise import NoiseKey
 
 Key = tuple[float, ...]
@@ -23,10 +23,10 @@ TOLERANCE: Final = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class RepairContext:
     """What a selector knows: the best pass, the candidate positions, and how texts are judged."""
 
-    found: Pass
+    found: DecodedText
     candidates: tuple[int, ...]
     predicate: Constraint
     codec: TextCodec
@@ -48,17 +48,17 @@ def candidates_of(canvas: Sequence[int], mask_id: int, end_ids: Sequence[int]) -
     return tuple(index for index, token in enumerate(canvas[:last]) if token != mask_id)
 
 
-def _confidence(found: Pass, position: int) -> float:
+def _confidence(found: DecodedText, position: int) -> float:
     value = float(found.confidence[position])
     return 1.0 if np.isnan(value) else value
 
 
-def commit_confidence(choice: Choice) -> dict[int, Key]:
+def commit_confidence(choice: RepairContext) -> dict[int, Key]:
     """The least confident commits first."""
     return {position: (_confidence(choice.found, position),) for position in choice.candidates}
 
 
-def guidance_disagreement(choice: Choice) -> dict[int, Key]:
+def guidance_disagreement(choice: RepairContext) -> dict[int, Key]:
     """Commits first at which guided and conditional distributions lay furthest apart; then unguided ones, the least
     confident first.
     """
@@ -66,7 +66,7 @@ def guidance_disagreement(choice: Choice) -> dict[int, Key]:
     return {p: (-float(variation[p]), _confidence(choice.found, p)) for p in choice.candidates}
 
 
-def scores_without(choice: Choice) -> dict[int, float]:
+def scores_without(choice: RepairContext) -> dict[int, float]:
     """Graded score of the text without each candidate's token, less the score of the whole text."""
     content = choice.found.state.content()
     gains = dict.fromkeys(choice.candidates, 0.0)
@@ -77,19 +77,19 @@ def scores_without(choice: Choice) -> dict[int, float]:
     return gains
 
 
-def leave_one_out(choice: Choice) -> dict[int, Key]:
+def leave_one_out(choice: RepairContext) -> dict[int, Key]:
     """Tokens first without which the text scores best; among equals the least confident."""
     gains = scores_without(choice)
     return {p: (-round(gains[p] / TOLERANCE), _confidence(choice.found, p)) for p in choice.candidates}
 
 
-def random(choice: Choice) -> dict[int, Key]:
+def random(choice: RepairContext) -> dict[int, Key]:
     """In random order."""
     uniforms = choice.noise.uniforms(0, int(choice.found.confidence.size))
     return {position: (float(uniforms[position]),) for position in choice.candidates}
 
 
-def constraint_aware(choice: Choice) -> dict[int, Key]:
+def constraint_aware(choice: RepairContext) -> dict[int, Key]:
     """What the predicate itself says of each position (for a text of the wrong length see `tail`).
 
     Offenders go first, without which the text scores better (a forbidden word, a comma, a capital), then their
@@ -124,7 +124,7 @@ def by_rollouts(candidates: Sequence[int], texts: Sequence[str], predicate: Cons
     return keys
 
 
-RANKINGS: Final[Mapping[str, Callable[[Choice], dict[int, Key]]]] = {
+RANKINGS: Final[Mapping[str, Callable[[RepairContext], dict[int, Key]]]] = {
     "constraint_aware": constraint_aware,
     LOOKING: constraint_aware,
     "commit_confidence": commit_confidence,

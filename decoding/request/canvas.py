@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from decoding.gates.protocol import Decision, GateView
-from decoding.models.protocol import Kept
+from decoding.models.protocol import KVCache
 from decoding.records.events import StepEvent
 from decoding.records.ledger import Ledger
 from decoding.records.step_stats import drained_stats, summaries
@@ -74,10 +74,10 @@ class CanvasState:
             schedule.skip_empty(self.masked)
         return schedule
 
-    def _kept(self) -> Kept | None:
+    def _kept(self) -> KVCache | None:
         """A base tail's empty store of keys and values, where the policy reuses them."""
         mode = self.job.policy.tail_reuse if self.phase == "base" else None
-        return None if mode is None else Kept(mode, self.job.policy.tail_refresh)
+        return None if mode is None else KVCache(mode, self.job.policy.tail_refresh)
 
     @property
     def approximate(self) -> bool:

@@ -130,13 +130,13 @@ def candidates(
     temperature: Tensor,
     top_p: Tensor,
     suppressed: Tensor,
-    barred: Tensor | None = None,
-    barred_ids: Tensor | None = None,
+    blocked: Tensor | None = None,
+    blocked_ids: Tensor | None = None,
 ) -> Candidates:
     """Candidates of M positions from raw logits [M, V].
 
-    `unconditional` is None for base positions. `suppressed` holds token ids that no position may take; `barred` [M]
-    bool marks positions that may not take `barred_ids` either (end-of-text suppression). Non-finite logits give
+    `unconditional` is None for base positions. `suppressed` holds token ids that no position may take; `blocked` [M]
+    bool marks positions that may not take `blocked_ids` either (end-of-text suppression). Non-finite logits give
     non-finite statistics, which the caller must treat as a failure of the position's request.
     """
     guided = conditional.clone() if unconditional is None else tilt(conditional, unconditional, scale)
@@ -144,8 +144,8 @@ def candidates(
     for logits in (guided, plain):
         if logits is not None:
             suppress(logits, suppressed)
-            if barred is not None and barred_ids is not None and bool(barred.any()):
-                logits[barred.nonzero(), barred_ids] = torch.finfo(logits.dtype).min
+            if blocked is not None and blocked_ids is not None and bool(blocked.any()):
+                logits[blocked.nonzero(), blocked_ids] = torch.finfo(logits.dtype).min
     log_z = guided.logsumexp(-1)
     probabilities = (guided - log_z[:, None]).exp_()
     top, top_index = probabilities.topk(2, -1)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from decoding.constraints import parse
 from decoding.engine.engine import Engine
-from decoding.engine.handle import Outcome
+from decoding.engine.handle import DecodingResult
 from decoding.engine.rollouts import continuations, run_all
 from decoding.models.protocol import DenoisingModel
 from decoding.request.job import Job
@@ -169,7 +169,7 @@ def cell_jobs(
     return jobs
 
 
-def collect(arm: Arm | str, outcomes: Sequence[Outcome], judge: Judge) -> Cell:
+def collect(arm: Arm | str, outcomes: Sequence[DecodingResult], judge: Judge) -> Cell:
     """The cell of finished rollouts."""
     rollouts = []
     for outcome in outcomes:

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoding.engine.engine import Engine
-from decoding.engine.handle import Outcome
+from decoding.engine.handle import DecodingResult
 from decoding.engine.rollouts import run_all
 from decoding.gates import protocol
-from decoding.policy.decoding_policy import FREEZE_GRID, Gate, step_at
+from decoding.policy.decoding_policy import FREEZE_GRID, GateSettings, step_at
 from decoding.records.trace import Trace
 from decoding.request.job import Job
 from gate_models.committor.committor import (
@@ -65,7 +65,7 @@ def record_job(job: Job, label: str) -> Job:
     policy = job.policy
     if policy.guidance_scale == 0.0:
         raise ValueError("a horizon needs guidance_scale > 0: it says when guidance may end")
-    policy = replace(policy, preset="full_cfg", gate=Gate("never"), tail_width=1, tail_threshold=None)
+    policy = replace(policy, preset="full_cfg", gate=GateSettings("never"), tail_width=1, tail_threshold=None)
     noise = replace(job.noise, purpose="generate", arm=f"{label}|record", rollout=0, round=0)
     return replace(job, policy=policy, gate=protocol.NeverGate(), noise=noise, record="stats")
 
@@ -79,7 +79,7 @@ class Frozen:
     committed_fraction: float
 
 
-def freeze_states(outcome: Outcome, label: str, mask_id: int, points: Sequence[GridPoint]) -> list[Frozen]:
+def freeze_states(outcome: DecodingResult, label: str, mask_id: int, points: Sequence[GridPoint]) -> list[Frozen]:
     """The states of a recorded run at the grid points, rebuilt from its trace.
 
     Points that the run did not reach (an end-of-text filled the canvas) or that leave nothing to decode are left out.
@@ -172,7 +172,7 @@ def measure_horizon(
     arms: Sequence[Arm] = (BASE, GUIDED),
     coupling: Coupling = "independent",
     timeout: float | None = None,
-) -> tuple[Outcome, FreezeSweep]:
+) -> tuple[DecodingResult, FreezeSweep]:
     """Record one guided run of `job`, continue it from every grid point in every arm `count` times; waits for it."""
     (handle,) = run_all(engine, [record_job(job, label)], timeout)
     outcome = handle.result(timeout)
@@ -193,7 +193,7 @@ def measure_horizon(
 def switch_jobs(job: Job, step: int, count: int, *, label: str, first: int = 0, tail_width: int = 1) -> list[Job]:
     """`count` fresh runs of `job` that hand off before step `step` (T: never): the rollouts of S(step), Section 3.3."""
     never = step >= job.steps
-    gate = Gate("never") if never else Gate("fraction", fraction=step / job.steps)
+    gate = GateSettings("never") if never else GateSettings("fraction", fraction=step / job.steps)
     policy = replace(
         job.policy,
         preset="full_cfg" if never else "handoff",

@@ -27,7 +27,7 @@ FOLDS: Final = 5
 TERCILES: Final = (1 / 3, 2 / 3)
 
 
-class FateHead(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class FateHeadEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifies the handoff fate of a prompt."""
 
     def __init__(

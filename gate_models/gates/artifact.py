@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from gate_models.features import vector
 from gate_models.forest.flat import FlatForest
 from gate_models.forest.value_head import ValueHead
-from gate_models.gates.bundle import Fates, GateBundle, Horizons
+from gate_models.gates.bundle import FateHead, GateBundle, HorizonHead
 from gate_models.gates.regime import AuditedRegime
-from gate_models.statistics.fixed_sequence import Ladder
+from gate_models.statistics.fixed_sequence import FixedSequenceTest
 
 FORMAT: Final = 1
 DESCRIPTION: Final = "gate.json"
@@ -133,15 +133,15 @@ def _bundle(content: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> G
         version=content["version"],
         checkpoints=tuple(content["checkpoints"]),
         constants={int(width): cut for width, cut in content["constants"].items()},
-        fates=Fates(tuple(content["fates"]), FlatForest.restore(arrays, "fates")) if content["fates"] else None,
-        horizons=Horizons(FlatForest.restore(arrays, "horizons"), horizons["shift"], tuple(horizons["edges"]))
+        fates=FateHead(tuple(content["fates"]), FlatForest.restore(arrays, "fates")) if content["fates"] else None,
+        horizons=HorizonHead(FlatForest.restore(arrays, "horizons"), horizons["shift"], tuple(horizons["edges"]))
         if horizons
         else None,
         values={
             int(width): ValueHead(FlatForest.restore(arrays, f"value{width}"), tuple(prices))
             for width, prices in content["values"].items()
         },
-        ladders={int(width): Ladder.from_json(ladder) for width, ladder in content["ladders"].items()},
+        ladders={int(width): FixedSequenceTest.from_json(ladder) for width, ladder in content["ladders"].items()},
         evidence=content["evidence"],
     )
 

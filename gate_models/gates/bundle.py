@@ -13,11 +13,11 @@ from gate_models.forest.flat import FlatForest
 from gate_models.forest.heads import bins
 from gate_models.forest.value_head import ValueHead
 from gate_models.gates.regime import AuditedRegime
-from gate_models.statistics.fixed_sequence import Ladder
+from gate_models.statistics.fixed_sequence import FixedSequenceTest
 
 
 @dataclass(frozen=True, slots=True)
-class Fates:
+class FateHead:
     """The fate head, compiled."""
 
     classes: tuple[str, ...]
@@ -31,7 +31,7 @@ class Fates:
 
 
 @dataclass(frozen=True, slots=True)
-class Horizons:
+class HorizonHead:
     """The ordinal head, compiled."""
 
     forest: FlatForest
@@ -62,10 +62,10 @@ class GateBundle:
     """Fractions of the steps before which the gates decide."""
     constants: Mapping[int, float | None]
     """The paper's constant cut, searched to 0.9; None: `never`."""
-    fates: Fates | None
-    horizons: Horizons | None
+    fates: FateHead | None
+    horizons: HorizonHead | None
     values: Mapping[int, ValueHead]
-    ladders: Mapping[int, Ladder]
+    ladders: Mapping[int, FixedSequenceTest]
     evidence: Mapping[str, Any] = field(default_factory=dict)
     """How it was trained: prompts and rows by split, accuracy, seed, data hash, code version."""
 

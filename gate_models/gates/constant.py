@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from decoding.gates.protocol import BuiltinGates, FractionGate, GateChoice, GateResolver, NeverGate, Regime
+from decoding.gates.protocol import BuiltinGates, FractionGate, GateResolution, GateResolver, NeverGate, Regime
 from decoding.policy import decoding_policy as policies
 from gate_models.gates.calibrated import nearest, read_entries, shipped_file, write_entries
 
@@ -68,7 +68,7 @@ class ConstantGates:
     cuts: tuple[ConstantCut, ...]
     below: GateResolver = field(default_factory=BuiltinGates)
 
-    def resolve(self, setting: policies.Gate, regime: Regime) -> GateChoice:
+    def resolve(self, setting: policies.GateSettings, regime: Regime) -> GateResolution:
         """The gate for `setting` in `regime`; a cut of another family or regime is never borrowed."""
         found = nearest(self.cuts, regime) if setting.source == "constant" else None
         if found is None:
@@ -76,7 +76,7 @@ class ConstantGates:
         cut, differing = found
         if differing:
             reason = f"the constant cut of '{regime.family}' was measured at other values of {', '.join(differing)}"
-            return GateChoice(None, reason, asdict(cut.regime))
+            return GateResolution(None, reason, asdict(cut.regime))
         if cut.fraction is None:
-            return GateChoice(NeverGate(source="constant", version=version_of(cut)))
-        return GateChoice(FractionGate(cut.fraction, source="constant", version=version_of(cut)))
+            return GateResolution(NeverGate(source="constant", version=version_of(cut)))
+        return GateResolution(FractionGate(cut.fraction, source="constant", version=version_of(cut)))

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from decoding.gates.protocol import BuiltinGates, DrainedGate, GateChoice, Regime
+from decoding.gates.protocol import BuiltinGates, DrainedGate, GateResolution, Regime
 from decoding.policy import decoding_policy as policies
 from gate_models.gates.calibrated import nearest, read_entries, shipped_file, write_entries
 
@@ -71,7 +71,7 @@ class DrainedGates:
     thresholds: tuple[DrainedThreshold, ...]
     builtin: BuiltinGates = field(default_factory=BuiltinGates)
 
-    def resolve(self, setting: policies.Gate, regime: Regime) -> GateChoice:
+    def resolve(self, setting: policies.GateSettings, regime: Regime) -> GateResolution:
         """The gate for `setting` in `regime`; a threshold of another family or regime is never borrowed."""
         if setting.source != "drained" or setting.threshold is not None:
             return self.builtin.resolve(setting, regime)
@@ -81,23 +81,23 @@ class DrainedGates:
         measured = found[0]
         chosen = measured.threshold if setting.margin is None else measured.at_margin(setting.margin)
         if chosen is not None:
-            return GateChoice(DrainedGate(chosen, version=MEASURED))
-        return GateChoice(None, _refusal(measured, setting))
+            return GateResolution(DrainedGate(chosen, version=MEASURED))
+        return GateResolution(None, _refusal(measured, setting))
 
     def _elsewhere(
-        self, setting: policies.Gate, regime: Regime, found: tuple[DrainedThreshold, list[str]] | None
-    ) -> GateChoice:
+        self, setting: policies.GateSettings, regime: Regime, found: tuple[DrainedThreshold, list[str]] | None
+    ) -> GateResolution:
         """Outside every calibration: the default threshold, which promises no margin."""
         if setting.margin is None:
             return self.builtin.resolve(setting, regime)
         if found is None:
             whose = "this request, which has no family" if regime.family is None else f"family '{regime.family}'"
-            return GateChoice(None, f"no drained threshold is calibrated for {whose}; send gate.threshold instead")
+            return GateResolution(None, f"no drained threshold is calibrated for {whose}; send gate.threshold instead")
         reason = f"the drained threshold of '{regime.family}' was calibrated at other values of {', '.join(found[1])}"
-        return GateChoice(None, reason, asdict(found[0].regime))
+        return GateResolution(None, reason, asdict(found[0].regime))
 
 
-def _refusal(measured: DrainedThreshold, setting: policies.Gate) -> str:
+def _refusal(measured: DrainedThreshold, setting: policies.GateSettings) -> str:
     family, prompts = measured.regime.family, measured.evidence.get("prompts")
     if setting.margin is not None:
         return (

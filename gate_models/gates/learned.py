@@ -15,7 +15,7 @@ from gate_models.features import vector
 from gate_models.features.argmax_fill import Reader
 from gate_models.forest.heads import TAU
 from gate_models.forest.value_head import ValueHead
-from gate_models.gates.bundle import Fates, Horizons
+from gate_models.gates.bundle import FateHead, HorizonHead
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class _Learned:
 class RawGate(_Learned):
     """The ordinal head alone: hands off at the first checkpoint f with f >= a_hat(f)."""
 
-    horizons: Horizons
+    horizons: HorizonHead
     source: str = "raw"
 
     def decide(self, views: Sequence[GateView]) -> list[Decision]:
@@ -60,8 +60,8 @@ class PolicyGate(_Learned):
     `constant` None: without confidence guidance stays on. Where a family's data trained no heads, it is the constant.
     """
 
-    fates: Fates | None
-    horizons: Horizons | None
+    fates: FateHead | None
+    horizons: HorizonHead | None
     constant: float | None
     tau: float = TAU
     source: str = "policy"

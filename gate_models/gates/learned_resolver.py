@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from decoding.gates.protocol import FractionGate, Gate, GateChoice, GateResolver, NeverGate, Regime
+from decoding.gates.protocol import FractionGate, Gate, GateResolution, GateResolver, NeverGate, Regime
 from decoding.policy import decoding_policy as policies
 from decoding.policy.decoding_policy import GATE_DEFAULTS
 from gate_models.features.argmax_fill import Reader
@@ -46,7 +46,7 @@ class LearnedGates:
         self.below = below
         self.reader = reader
         self.refused = tuple(refused)
-        self._made: dict[tuple[object, ...], GateChoice] = {}
+        self._made: dict[tuple[object, ...], GateResolution] = {}
 
     @staticmethod
     def from_folders(folders: Sequence[Path], below: GateResolver, reader: Reader) -> LearnedGates:
@@ -66,7 +66,7 @@ class LearnedGates:
             return MEASURED
         return hashlib.sha256(" ".join(bundle.version for bundle in self.bundles).encode()).hexdigest()[:12]
 
-    def resolve(self, setting: policies.Gate, regime: Regime) -> GateChoice:
+    def resolve(self, setting: policies.GateSettings, regime: Regime) -> GateResolution:
         """The gate for `setting` in `regime`, or why there is none and which audited regime is nearest."""
         if setting.source not in (*LEARNED, "constant"):
             return self.below.resolve(setting, regime)
@@ -82,7 +82,7 @@ class LearnedGates:
         differing = bundle.regime.differences(regime)
         if differing:
             reason = f"outside the audited regime of the '{regime.family}' gate: {'; '.join(differing)}"
-            return GateChoice(None, reason, bundle.regime.nearest(regime))
+            return GateResolution(None, reason, bundle.regime.nearest(regime))
         key = (setting, id(bundle), regime.tail_width)
         choice = self._made.get(key)
         if choice is None:
@@ -91,14 +91,14 @@ class LearnedGates:
                 choice = self._made.setdefault(key, choice)
         return choice
 
-    def _without(self, setting: policies.Gate, regime: Regime) -> GateChoice:
+    def _without(self, setting: policies.GateSettings, regime: Regime) -> GateResolution:
         """The fallback without a gate of the family, or without a family; a stored one that was refused is the reason.
 
         The nearest regime is another family's: it tells what is audited here, its gate is not borrowed.
         """
         mine = [reason for family, reason in self.refused if family == regime.family]
         if mine:
-            return GateChoice(None, f"the stored gate of family '{regime.family}' is refused: {mine[0]}")
+            return GateResolution(None, f"the stored gate of family '{regime.family}' is refused: {mine[0]}")
         choice = self.below.resolve(setting, regime)
         audited = [bundle.regime for bundle in self.bundles if bundle.regime.model_hash == regime.model_hash]
         if choice.gate is not None or choice.nearest_regime is not None or not audited:
@@ -106,11 +106,11 @@ class LearnedGates:
         nearest = min(audited, key=lambda candidate: len(candidate.differences(regime)))
         return replace(choice, nearest_regime=nearest.nearest(regime))
 
-    def _choice(self, bundle: GateBundle, setting: policies.Gate, width: int) -> GateChoice:
+    def _choice(self, bundle: GateBundle, setting: policies.GateSettings, width: int) -> GateResolution:
         """The gate of `bundle` for `setting` at tail width `width`, which is audited."""
         common = (bundle.version, bundle.checkpoints, self.reader)
         constant = bundle.constants.get(width)
-        missing = GateChoice(
+        missing = GateResolution(
             None, f"the '{bundle.family}' gate has no '{setting.source}' source: its training data could not fit one"
         )
         gate: Gate
@@ -118,7 +118,7 @@ class LearnedGates:
             return missing
         if setting.source == "constant":
             if constant is None:
-                return GateChoice(NeverGate(source="constant", version=bundle.version))
+                return GateResolution(NeverGate(source="constant", version=bundle.version))
             gate = FractionGate(constant, source="constant", version=bundle.version)
         elif setting.source == "raw" and bundle.horizons is not None:
             gate = RawGate(*common, bundle.horizons)
@@ -131,14 +131,14 @@ class LearnedGates:
             return self._risk(bundle, setting, width)
         else:
             return missing
-        return GateChoice(gate)
+        return GateResolution(gate)
 
-    def _risk(self, bundle: GateBundle, setting: policies.Gate, width: int) -> GateChoice:
+    def _risk(self, bundle: GateBundle, setting: policies.GateSettings, width: int) -> GateResolution:
         margin = GATE_DEFAULTS["margin"] if setting.margin is None else setting.margin
         confidence = GATE_DEFAULTS["confidence"] if setting.confidence is None else setting.confidence
         choice = bundle.ladders[width].choose(margin, confidence)
         if choice.setting is None:
-            return GateChoice(None, f"risk gate of '{bundle.family}': {choice.refusal}")
+            return GateResolution(None, f"risk gate of '{bundle.family}': {choice.refusal}")
         earliest, price = choice.setting
         common = (bundle.version, bundle.checkpoints, self.reader)
-        return GateChoice(ValueGate(*common, bundle.values[width], price, earliest, source="risk"))
+        return GateResolution(ValueGate(*common, bundle.values[width], price, earliest, source="risk"))

@@ -42,7 +42,7 @@ class AuditPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class MonitorVerdict:
     """What the pairs of one gate version say."""
 
     state: GateState
@@ -77,7 +77,7 @@ def epoch_error(epoch: int, error: float) -> float:
     return error / (4 * spell * (spell + 1)) if spell else 0.75 * error
 
 
-class Vigil:
+class GateMonitor:
     """A pure fold over the pairs of one gate version, in their order: a database that holds them rebuilds it.
 
     *Order.* Any order keeps what is promised below, of the means that pairs have given the ones before them *in that
@@ -120,23 +120,23 @@ class Vigil:
         self._begin(0)
 
     @staticmethod
-    def replay(pairs: Iterable[AuditPair], *, margin: float = 0.03, confidence: float = 0.95) -> Vigil:
+    def replay(pairs: Iterable[AuditPair], *, margin: float = 0.03, confidence: float = 0.95) -> GateMonitor:
         """The watch after `pairs`, in their order."""
-        vigil = Vigil(margin=margin, confidence=confidence)
+        vigil = GateMonitor(margin=margin, confidence=confidence)
         for pair in pairs:
             vigil._take(pair)
         return vigil
 
-    def add(self, pair: AuditPair) -> Verdict:
+    def add(self, pair: AuditPair) -> MonitorVerdict:
         """One more pair, and what all of them say now."""
         self._take(pair)
         return self.verdict
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> MonitorVerdict:
         """What the pairs so far say."""
         epoch = self._sequence
-        return Verdict(
+        return MonitorVerdict(
             state=self._state,
             pairs=self._counts.total(),
             prompts=len(self._prompts),

@@ -33,7 +33,7 @@ BUDGET_IN_FULL_CFG: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AttemptOrder:
     """The order of one family on one model; names as in `offline.policy_names`."""
 
     family: str
@@ -47,7 +47,7 @@ class Plan:
 class Cascades:
     """All plans."""
 
-    plans: tuple[Plan, ...] = ()
+    plans: tuple[AttemptOrder, ...] = ()
 
     def plan(self, family: str | None, model_hash: str) -> tuple[str, ...]:
         """Names of the attempts; those of another family or model are never borrowed."""
@@ -76,7 +76,7 @@ def within_budget(job: Job) -> DecodingPolicy:
     return replace(job.policy, budget_rows=budget)
 
 
-def served(job: Job, gates: GateResolver, model_hash: str) -> Job:
+def resolve_attempt_gates(job: Job, gates: GateResolver, model_hash: str) -> Job:
     """`job` with the gates that its attempts leave open. An attempt that none serves in this setting is left out: the
     order was measured with it. Where no attempt is left, the general order is tried.
     """
@@ -129,7 +129,7 @@ def read_cascades(path: Path) -> Cascades:
         if content["format"] != FORMAT:
             raise ValueError(f"format {content['format']} is not {FORMAT}")
         plans = tuple(
-            Plan(plan["family"], plan["model_hash"], tuple(plan["attempts"]), plan["evidence"])
+            AttemptOrder(plan["family"], plan["model_hash"], tuple(plan["attempts"]), plan["evidence"])
             for plan in content["plans"]
         )
         for plan in plans:

@@ -32,7 +32,7 @@ _CALIBRATED: Final[Mapping[str, Callable[[], Sequence[Any]]]] = {
 }
 
 
-def needs_family(setting: policies.Gate) -> bool:
+def needs_family(setting: policies.GateSettings) -> bool:
     """Whether the gate of `setting` is known only with the family, or the prompt."""
     return setting.source in _OPEN or (setting.source == "drained" and setting.threshold is None)
 
@@ -62,7 +62,7 @@ def with_gate(job: Job, gate: Gate) -> Job:
     return replace(job, gate=gate, policy=served(job.policy), attempts=attempts, record=record)
 
 
-def evidence(setting: policies.Gate, gates: Sequence[Gate], held: LearnedGates) -> tuple[Any, ...]:
+def evidence(setting: policies.GateSettings, gates: Sequence[Gate], held: LearnedGates) -> tuple[Any, ...]:
     """What `gates`, resolved from `setting`, may be made of: part of what a result depends on."""
     calibrated = _CALIBRATED.get(setting.source)
     found: tuple[Any, ...] = () if calibrated is None else (calibrated(),)

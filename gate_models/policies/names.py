@@ -63,15 +63,15 @@ def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
     """The policy that `name` stands for. Raises `ValueError` that says what is wrong with it."""
     head, *options = name.split(":")
     given: dict[str, Any] = {}
-    preset, setting = head, policies.Gate("never")
+    preset, setting = head, policies.GateSettings("never")
     try:
         if head in _NUMBERED:
             value = _number(name, head, options)
             preset = _NUMBERED[head]
             setting = (
-                policies.Gate("drained", threshold=value)
+                policies.GateSettings("drained", threshold=value)
                 if head == "drained"
-                else policies.Gate("fraction", fraction=value)
+                else policies.GateSettings("fraction", fraction=value)
             )
             given["gate"] = setting
         if head in _BY_FAMILY:
@@ -102,11 +102,11 @@ def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
     return NamedPolicy(name, policy, _gate(setting), attempts)
 
 
-def _by_family(head: str, options: list[str]) -> policies.Gate:
+def _by_family(head: str, options: list[str]) -> policies.GateSettings:
     own: dict[str, Any] = {}
     if head in _PRICED and options and _NUMBER.fullmatch(options[0]):
         own[_PRICED[head]] = float(options.pop(0))
-    return policies.Gate(_BY_FAMILY[head], **own)
+    return policies.GateSettings(_BY_FAMILY[head], **own)
 
 
 def at_weight(name: str, weight: float) -> NamedPolicy:
@@ -173,7 +173,7 @@ def _option(option: str, preset: str) -> dict[str, Any]:
     return {_REAL[kind]: number}
 
 
-def _gate(setting: policies.Gate) -> Gate:
+def _gate(setting: policies.GateSettings) -> Gate:
     if needs_family(setting):
         return NeverGate()  # whoever knows family and model puts the family's gate in its place
     regime = Regime("", None, 2.0, 1, 1, 1, 1.0, None, "probability", "confidence", "as_is")

@@ -24,7 +24,7 @@ MARGINS: Final = (0.01, 0.02, 0.03, 0.05, 0.08, 0.12)
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class TestedSetting:
     """One setting, tested on calibration prompts: no handoff before `earliest` (a fraction of the steps), then as a
     value gate decides at `price` (success a forward evaluation).
     """
@@ -37,14 +37,14 @@ class Rung:
 
 
 @dataclass(frozen=True, slots=True)
-class Ladder:
+class FixedSequenceTest:
     """The rungs of one gate at one tail width, the latest handoff first; `never` stands before them."""
 
     prompts: int
-    rungs: tuple[Rung, ...]
+    rungs: tuple[TestedSetting, ...]
 
     @staticmethod
-    def calibrate(tested: Sequence[tuple[Setting, NDArray[np.float64]]]) -> Ladder:
+    def calibrate(tested: Sequence[tuple[Setting, NDArray[np.float64]]]) -> FixedSequenceTest:
         """From settings in their fixed order, the latest handoff first, with their losses [prompts].
 
         Every setting is tested on the same prompts, which trained nothing and ordered nothing. Raises `ValueError`
@@ -54,20 +54,20 @@ class Ladder:
         if len(sizes) != 1:
             raise ValueError("every setting needs the losses of the same prompts")
         rungs = [
-            Rung(
+            TestedSetting(
                 *setting,
                 float(values.mean()) if values.size else 0.0,
                 tuple(tuple(growth_rates(values, margin).tolist()) for margin in MARGINS),
             )
             for setting, values in tested
         ]
-        return Ladder(sizes.pop(), tuple(rungs))
+        return FixedSequenceTest(sizes.pop(), tuple(rungs))
 
-    def choose(self, margin: float, confidence: float) -> Choice:
+    def choose(self, margin: float, confidence: float) -> ChosenSetting:
         """The earliest setting that is certified at `margin`, with confidence `confidence`."""
         usable = [index for index, eps in enumerate(MARGINS) if eps <= margin + 1e-12]
         if not usable:
-            return Choice(None, f"the smallest margin that is calibrated is {MARGINS[0]:g}")
+            return ChosenSetting(None, f"the smallest margin that is calibrated is {MARGINS[0]:g}")
         column, needed = usable[-1], -math.log1p(-confidence)
         certified: Setting | None = None
         for rung in self.rungs:
@@ -75,8 +75,8 @@ class Ladder:
                 break
             certified = (rung.earliest, rung.price)
         if certified is not None:
-            return Choice(certified, None)
-        return Choice(None, self._refusal(column, confidence))
+            return ChosenSetting(certified, None)
+        return ChosenSetting(None, self._refusal(column, confidence))
 
     def _refusal(self, column: int, confidence: float) -> str:
         text = (
@@ -94,21 +94,21 @@ class Ladder:
         return {"prompts": self.prompts, "margins": list(MARGINS), "stakes": list(SHARES), "rungs": rungs}
 
     @staticmethod
-    def from_json(content: Mapping[str, Any]) -> Ladder:
+    def from_json(content: Mapping[str, Any]) -> FixedSequenceTest:
         """Raises `ValueError` where the tables of margins or of stakes are others, or a rung does not fit them."""
         if tuple(content["margins"]) != MARGINS or tuple(content["stakes"]) != SHARES:
             raise ValueError("the ladder was calibrated at other margins or with other stakes")
-        return Ladder(content["prompts"], tuple(_rung(*fields) for fields in content["rungs"]))
+        return FixedSequenceTest(content["prompts"], tuple(_rung(*fields) for fields in content["rungs"]))
 
 
-def _rung(earliest: float, price: float, mean_loss: float, rates: Sequence[Sequence[float]]) -> Rung:
+def _rung(earliest: float, price: float, mean_loss: float, rates: Sequence[Sequence[float]]) -> TestedSetting:
     if [len(row) for row in rates] != [len(SHARES)] * len(MARGINS):
         raise ValueError("a rung needs the rate of every stake at every margin")
-    return Rung(earliest, price, mean_loss, tuple(tuple(row) for row in rates))
+    return TestedSetting(earliest, price, mean_loss, tuple(tuple(row) for row in rates))
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChosenSetting:
     """The setting that was certified, or why none was."""
 
     setting: Setting | None

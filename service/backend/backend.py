@@ -45,7 +45,7 @@ class Backend:
 
 
 def load(
-    settings: Settings, *, observer: Observer | None = None, on_news: Callable[[list[Handle]], None] | None = None
+    settings: Settings, *, observer: Observer | None = None, on_update: Callable[[list[Handle]], None] | None = None
 ) -> Backend:
     """Load the model and start the engine: seconds to minutes. Raises `CheckpointError` or torch's own errors."""
     model = load_model(settings.model, device=settings.device, dtype=settings.dtype, quantization=settings.quantization)
@@ -60,7 +60,7 @@ def load(
         ),
         threads=settings.threads or default_threads(),
         observer=observer,
-        on_news=on_news,
+        on_update=on_update,
     )
     cuts = (*shipped_cuts(), *paper_cuts(model.spec))
     folders = [shipped_folder(), *([settings.gates] if settings.gates else [])]

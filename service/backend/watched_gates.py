@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Final
 
-from decoding.gates.protocol import DrainedGate, FractionGate, Gate, GateChoice, GateResolver, Regime
+from decoding.gates.protocol import DrainedGate, FractionGate, Gate, GateResolution, GateResolver, Regime
 from decoding.policy import decoding_policy as policies
 from decoding.policy.decoding_policy import GATE_DEFAULTS, GATE_FIELDS
 from service.backend.backend import Backend
@@ -55,7 +55,7 @@ class AuditedGate:
         return f"{self.source} {self.version} of {self.family}, K = {self.tail_width}{rest}"
 
 
-def audited(gate: Gate, setting: policies.Gate, regime: Regime) -> AuditedGate | None:
+def audited(gate: Gate, setting: policies.GateSettings, regime: Regime) -> AuditedGate | None:
     """The identity of `gate`, found for `setting` in `regime`; None where its handoffs need no audit, or never come."""
     if setting.source not in WATCHED or regime.family is None or gate.version == BUILTIN:
         return None
@@ -105,13 +105,13 @@ def _held(backend: Backend) -> Iterator[AuditedGate]:
 
 def held_gate(gates: GateResolver, source: str, regime: Regime) -> AuditedGate | None:
     """The gate that a request of this source and regime gets by default, if it is watched."""
-    setting = policies.Gate(source)  # type: ignore[arg-type]
+    setting = policies.GateSettings(source)  # type: ignore[arg-type]
     choice = gates.resolve(setting, regime)
     return None if choice.gate is None else audited(choice.gate, setting, regime)
 
 
 @dataclass(frozen=True, slots=True)
-class SuspendedChoice(GateChoice):
+class SuspendedChoice(GateResolution):
     """No gate, because its audit has shown harm. `withheld` is asked in the shadow, so that it can recover."""
 
     withheld: Gate | None = None
@@ -124,7 +124,7 @@ class WatchedGates:
     gates: GateResolver
     suspended: Callable[[AuditedGate], str | None]
 
-    def resolve(self, setting: policies.Gate, regime: Regime) -> GateChoice:
+    def resolve(self, setting: policies.GateSettings, regime: Regime) -> GateResolution:
         """As `gates` resolves it; a suspended gate is no gate, with the reason."""
         choice = self.gates.resolve(setting, regime)
         named = None if choice.gate is None else audited(choice.gate, setting, regime)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, and_, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from decoding.gates.protocol import Decision, GateChoice, GateView, Regime
+from decoding.gates.protocol import Decision, GateResolution, GateView, Regime
 from decoding.request.job import Job
 from service.committor.tables import HORIZON_COLUMNS, HORIZONS, HorizonRecord, newest_first
 from service.generation.repair_anchor import PeakChoice
@@ -88,7 +88,7 @@ class Measured:
     job_id: str
 
 
-class Horizons:
+class HorizonStore:
     """Every statement about measured horizons."""
 
     def __init__(self, database: Database) -> None:
@@ -155,24 +155,24 @@ class CallerHorizons:
     borrowed). Both read the database: keep them off the event loop.
     """
 
-    horizons: Horizons
+    horizons: HorizonStore
     key_id: str
 
-    def choice(self, job: Job, regime: Regime) -> GateChoice:
+    def choice(self, job: Job, regime: Regime) -> GateResolution:
         """The gate for `job`, or why there is none."""
         found = self._find(job, regime)
-        if isinstance(found, GateChoice):
+        if isinstance(found, GateResolution):
             return found
-        return GateChoice(RecordedGate(found.step, job.steps, found.handoff_fate, found.id))
+        return GateResolution(RecordedGate(found.step, job.steps, found.handoff_fate, found.id))
 
     def peak(self, job: Job, regime: Regime) -> PeakChoice:
         """The step at which q0 of `job` is highest, or why it is not known."""
         found = self._find(job, regime)
-        if isinstance(found, GateChoice):
+        if isinstance(found, GateResolution):
             return PeakChoice(None, found.fallback_reason)
         return PeakChoice(found.peak, UNKEPT if found.peak is None else None)
 
-    def _find(self, job: Job, regime: Regime) -> HorizonRecord | GateChoice:
+    def _find(self, job: Job, regime: Regime) -> HorizonRecord | GateResolution:
         """The horizon of `job`, or the gate that says why there is none."""
         try:
             found = self.horizons.find(self.key_id, job, regime.model_hash)
@@ -180,10 +180,10 @@ class CallerHorizons:
                 return found
             other = self.horizons.nearest(self.key_id, job)
         except DatabaseError:
-            return GateChoice(None, "recorded horizons cannot be read at the moment")
+            return GateResolution(None, "recorded horizons cannot be read at the moment")
         if other is None:
-            return GateChoice(None, UNKNOWN)
+            return GateResolution(None, UNKNOWN)
         mine = asdict(regime)
         differing = [name for name, value in other.regime.items() if mine.get(name, value) != value]
         named = f" (it has another {', '.join(differing)})" if differing else ""
-        return GateChoice(None, f"the horizon of this prompt was measured in another setting{named}", other.regime)
+        return GateResolution(None, f"the horizon of this prompt was measured in another setting{named}", other.regime)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from decoding.constraints import AnyConstraint, parse
-from decoding.gates.protocol import GateChoice, NeverGate, Regime
+from decoding.gates.protocol import GateResolution, NeverGate, Regime
 from decoding.models.protocol import DenoisingModel
 from decoding.policy import decoding_policy as policies
 from decoding.policy.decoding_policy import step_at
@@ -33,12 +33,12 @@ UNUSED: Final = ("on_fallback", "tail_reuse", "tail_refresh", "repair", "budget_
 class _FullGuidance:
     """Answers any gate setting: a measurement finds the horizon that gates look for."""
 
-    def resolve(self, setting: policies.Gate, regime: Regime) -> GateChoice:
-        return GateChoice(NeverGate())
+    def resolve(self, setting: policies.GateSettings, regime: Regime) -> GateResolution:
+        return GateResolution(NeverGate())
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CommittorPlan:
     """What a committor job does. `job` guides to the end; `start` is the given state, None where it is recorded."""
 
     job: Job
@@ -82,7 +82,7 @@ def with_seed(request: CommittorRequest) -> CommittorRequest:
     return request.model_copy(update={"seed": secrets.randbelow(2**32)})
 
 
-def plan_of(request: CommittorRequest, model: DenoisingModel, settings: Settings) -> Plan:
+def plan_of(request: CommittorRequest, model: DenoisingModel, settings: Settings) -> CommittorPlan:
     """Translate a request. Raises what `translate.prepare` raises, and `ApiError` naming the field at fault."""
     _check(request)
     given = _state_tokens(request.state, model)
@@ -91,14 +91,14 @@ def plan_of(request: CommittorRequest, model: DenoisingModel, settings: Settings
     if job.policy.guidance_scale == 0.0:
         raise invalid("policy.guidance_scale", "must be above 0: a committor says what guidance is worth")
     start, points = _start(request, given, job, model)
-    plan = Plan(job, parse(request.constraint), request.rollouts, request.horizon, points, start)
+    plan = CommittorPlan(job, parse(request.constraint), request.rollouts, request.horizon, points, start)
     for arm in plan.arms:
         state = State(job, start or (model.spec.mask_id,) * job.gen_length, points[0].step, LABEL)
         check_job(cell_jobs(state, arm, 1)[0], model.spec, invariant=settings.batch_invariant)
     return plan
 
 
-def measured_regime(plan: Plan, model_hash: str) -> Regime:
+def measured_regime(plan: CommittorPlan, model_hash: str) -> Regime:
     """The regime in which the plan's horizon holds."""
     return regime_of(plan.job, model_hash)
 

@@ -13,8 +13,8 @@ from gate_models.committor.crossfit import SPLITS, FreezeCounts, cross_fit
 from gate_models.committor.horizon import FreezePoint, FreezeSweep, GridPoint
 from gate_models.statistics.intervals import Estimate
 from service.committor.horizons import Measured
-from service.committor.plan import Plan, measured_regime
-from service.committor.run import Finished, Recorded
+from service.committor.plan import CommittorPlan, measured_regime
+from service.committor.run import Finished, RecordedRun
 from service.committor.tables import JobRecord, RolloutRecord
 from service.schemas import committor as wire
 
@@ -22,7 +22,7 @@ _BASE: Final = "base"
 _GUIDED: Final = "guided"
 
 
-def result_of(plan: Plan, finished: Finished, mask_id: int) -> wire.CommittorResult:
+def result_of(plan: CommittorPlan, finished: Finished, mask_id: int) -> wire.CommittorResult:
     """The answer. Raises `ValueError` where continuations are missing."""
     points = [_point(plan, recorded, finished.rollouts, mask_id) for recorded in finished.states]
     rows = finished.recorded_rows + sum(rollout.rows for rollout in finished.rollouts)
@@ -45,7 +45,7 @@ def result_of(plan: Plan, finished: Finished, mask_id: int) -> wire.CommittorRes
     return result
 
 
-def measured_of(plan: Plan, job: JobRecord, result: wire.CommittorResult) -> Measured | None:
+def measured_of(plan: CommittorPlan, job: JobRecord, result: wire.CommittorResult) -> Measured | None:
     """The horizon to keep; None where none was measured."""
     if result.horizon is None or result.handoff_fate is None:
         return None
@@ -61,7 +61,9 @@ def measured_of(plan: Plan, job: JobRecord, result: wire.CommittorResult) -> Mea
     )
 
 
-def _point(plan: Plan, recorded: Recorded, rollouts: Sequence[RolloutRecord], mask_id: int) -> tuple[FreezePoint, int]:
+def _point(
+    plan: CommittorPlan, recorded: RecordedRun, rollouts: Sequence[RolloutRecord], mask_id: int
+) -> tuple[FreezePoint, int]:
     """The committor of a state, whatever the width of its tail under the arm name "base", and its masked positions."""
     cells = {}
     for arm, name in zip(plan.arms, (_BASE, _GUIDED), strict=True):
@@ -76,7 +78,7 @@ def _point(plan: Plan, recorded: Recorded, rollouts: Sequence[RolloutRecord], ma
     return FreezePoint(grid, 1.0 - masked / plan.job.gen_length, Committor(cells)), masked
 
 
-def _wire_point(plan: Plan, point: FreezePoint, masked: int) -> wire.CommittorPoint:
+def _wire_point(plan: CommittorPlan, point: FreezePoint, masked: int) -> wire.CommittorPoint:
     committor = point.committor
     # Batches may still round differently: continuations that differ keep their interval.
     alike = all(len({(one.success, one.score) for one in cell.rollouts}) == 1 for cell in committor.cells.values())
@@ -105,7 +107,7 @@ def _interval(found: Estimate, *, exact: bool) -> wire.Interval:
     return wire.Interval(estimate=fields.pop("value"), **fields)
 
 
-def _cross_fitted(plan: Plan, sweep: FreezeSweep) -> wire.CrossFitted:
+def _cross_fitted(plan: CommittorPlan, sweep: FreezeSweep) -> wire.CrossFitted:
     base, guided = ([point.committor.cells[name] for point in sweep.points] for name in (_BASE, _GUIDED))
     counts = FreezeCounts(
         key="",

@@ -20,7 +20,7 @@ from decoding.models.protocol import DenoisingModel
 from decoding.request.job import Job
 from gate_models.committor.committor import Judge, State, cell_jobs, judge_of
 from gate_models.committor.horizon import freeze_states, record_job
-from service.committor.plan import LABEL, Plan
+from service.committor.plan import LABEL, CommittorPlan
 from service.committor.store import JobStore
 from service.committor.tables import JobRecord, RolloutRecord
 from service.storage.database import DatabaseError
@@ -43,7 +43,7 @@ class StoppedError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedRun:
     """A state to continue from: what the database keeps of a recorded run at one point."""
 
     step: int
@@ -58,7 +58,7 @@ class Recorded:
 class Finished:
     """Everything measured."""
 
-    states: tuple[Recorded, ...]
+    states: tuple[RecordedRun, ...]
     rollouts: tuple[RolloutRecord, ...]
     recorded_rows: int
 
@@ -69,7 +69,7 @@ class JobRun:
     def __init__(
         self,
         job: JobRecord,
-        plan: Plan,
+        plan: CommittorPlan,
         model: DenoisingModel,
         engine: Engine,
         store: JobStore,
@@ -88,7 +88,7 @@ class JobRun:
         """
         recording = self.job.recording or self._record()
         states = tuple(
-            Recorded(s["step"], tuple(s["canvas"]), None if s["place"] is None else tuple(s["place"]))
+            RecordedRun(s["step"], tuple(s["canvas"]), None if s["place"] is None else tuple(s["place"]))
             for s in recording["states"]
         )
         kept = self.lasting(lambda: self.store.rollouts(self.job))
@@ -117,14 +117,14 @@ class JobRun:
         plan, mask, rows = self.plan, self.model.spec.mask_id, 0
         if not plan.recorded:
             canvas = plan.start or (mask,) * plan.job.gen_length
-            states = [Recorded(point.step, canvas, None) for point in plan.points]
+            states = [RecordedRun(point.step, canvas, None) for point in plan.points]
         else:
             job = replace(record_job(plan.job, LABEL), purpose="rollout", priority="background", record="commits")
             outcome = self._wait(self._submit([job])[0]).result()
             found = freeze_states(outcome, LABEL, mask, plan.points)
             if not found:
                 raise NothingToMeasureError("the guided run had ended before the point that was asked for (eos_fill)")
-            states = [Recorded(each.point.step, each.state.canvas, each.state.place) for each in found]
+            states = [RecordedRun(each.point.step, each.state.canvas, each.state.place) for each in found]
             rows = outcome.ledger.total
         recording = {"states": [asdict(state) for state in states], "rows": rows}
         self.lasting(lambda: self.store.save_recording(self.job, recording, rows))

@@ -19,8 +19,8 @@ from pydantic import ValidationError
 
 from decoding.engine.handle import DecodingError
 from service.backend.backend import Backend
-from service.committor.horizons import CallerHorizons, Horizons
-from service.committor.plan import Plan, plan_of
+from service.committor.horizons import CallerHorizons, HorizonStore
+from service.committor.plan import CommittorPlan, plan_of
 from service.committor.result import measured_of, result_of
 from service.committor.run import JobRun, NothingToMeasureError, StoppedError
 from service.committor.store import JobStore, NewJob, QueueLimitError, QueueLimits
@@ -54,7 +54,7 @@ class _Running:
     stop: threading.Event = field(default_factory=threading.Event)
 
 
-class Jobs:
+class JobWorker:
     """Committor jobs and measured horizons of one server process. Methods may be called from any thread."""
 
     def __init__(self, settings: Settings, database: Database, backend: Backend, metrics: Metrics) -> None:
@@ -62,7 +62,7 @@ class Jobs:
         self.settings, self.backend, self.metrics = settings, backend, metrics
         self.database = database
         self.store = JobStore(database, self.owner, settings.lease_seconds)
-        self.horizons = Horizons(database)
+        self.horizons = HorizonStore(database)
         self.limits = QueueLimits(settings.committor_jobs_per_key, settings.committor_jobs)
         self._spec = backend.model.spec
         self._running: dict[str, _Running] = {}
@@ -76,7 +76,7 @@ class Jobs:
         self._queries = ThreadPoolExecutor(DATABASE_THREADS, "astargate-database")
         self._threads: list[threading.Thread] = []
 
-    def start(self) -> Jobs:
+    def start(self) -> JobWorker:
         """Begin to claim jobs."""
         slots = [(f"astargate-job-{index}", self._slot) for index in range(self.settings.committor_slots)]
         for name, target in [*slots, ("astargate-leases", self._keep)]:
@@ -90,7 +90,9 @@ class Jobs:
         """Run a database call on a thread of its own, off the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._queries, call)
 
-    def submit(self, key_id: str, request: CommittorRequest, plan: Plan) -> tuple[JobRecord, Future[None] | None]:
+    def submit(
+        self, key_id: str, request: CommittorRequest, plan: CommittorPlan
+    ) -> tuple[JobRecord, Future[None] | None]:
         """Queue a job; or begin with a small one at once and return what tells its end. Raises a 429 `ApiError`."""
         new = NewJob(
             key_id=key_id,

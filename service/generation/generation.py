@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterable
 
-from decoding.engine.handle import Handle, Outcome
+from decoding.engine.handle import DecodingResult, Handle
 from service.bridge import Bridge
 from service.generation.prepare import Prepared
 
@@ -51,7 +51,7 @@ class Generation:
             if handle.error is not None:
                 raise handle.error
 
-    async def outcomes(self) -> list[Outcome]:
+    async def outcomes(self) -> list[DecodingResult]:
         """All outcomes in order. Raises the first sample's error as soon as one fails."""
         while True:
             await self.news()

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from decoding.constraints import AnyConstraint, parse
-from decoding.gates.protocol import GateChoice, GateResolver, NeverGate, Regime
+from decoding.gates.protocol import GateResolution, GateResolver, NeverGate, Regime
 from decoding.models.protocol import DenoisingModel
-from decoding.policy.decoding_policy import DecodingPolicy, Gate, plainly_guided, resolve_policy
+from decoding.policy.decoding_policy import DecodingPolicy, GateSettings, plainly_guided, resolve_policy
 from decoding.request.job import Job, Sampling, record_for, regime_of
 from decoding.request.row_estimates import selection_rows
 from decoding.request.validation import check_job
 from decoding.sampling.noise import NoiseKey
-from gate_models.policies.cascade import affordable, served, shipped_cascades, within_budget
+from gate_models.policies.cascade import affordable, resolve_attempt_gates, shipped_cascades, within_budget
 from service.backend.watched_gates import WATCHED, SuspendedChoice
 from service.config.settings import Settings
 from service.generation.canvas import fitting_canvas
@@ -30,10 +30,10 @@ from service.schemas.policy import PolicyRequest
 FallbackCode = Literal["no_family", "no_gate", "outside_regime", "suspended"]
 
 
-class Recorded(Protocol):
+class RecordedHorizons(Protocol):
     """Finds what was measured for a job: the horizon, and the step at which q0 is highest."""
 
-    def choice(self, job: Job, regime: Regime) -> GateChoice: ...
+    def choice(self, job: Job, regime: Regime) -> GateResolution: ...
 
     def peak(self, job: Job, regime: Regime) -> PeakChoice: ...
 
@@ -46,7 +46,7 @@ class Prepared:
     created: int
     jobs: tuple[Job, ...]
     constraint: AnyConstraint | None
-    choice: GateChoice
+    choice: GateResolution
     fallback: FallbackCode | None
     trace: bool
     audit_share: float | None = None
@@ -71,7 +71,7 @@ def prepare(
     model: DenoisingModel,
     gates: GateResolver,
     settings: Settings,
-    recorded: Recorded | None = None,
+    recorded: RecordedHorizons | None = None,
     encode: Callable[[str], list[int]] | None = None,
 ) -> Prepared:
     """Translate a request. Raises `ApiError`, `PolicyError`, `ConstraintError` or `JobError`, each naming its field.
@@ -123,7 +123,7 @@ def prepare(
         deadline=_deadline(request.deadline_s, settings),
     )
     job, choice, fallback = (
-        (_with_attempts(job, gates, model.spec.hash, request.policy), GateChoice(None), None)
+        (_with_attempts(job, gates, model.spec.hash, request.policy), GateResolution(None), None)
         if policy.preset == "auto"
         else _with_gate(job, gates, recorded, model.spec.hash)
     )
@@ -205,7 +205,7 @@ def _given(policy: PolicyRequest | None) -> dict[str, Any]:
         return {}
     given = policy.model_dump(exclude_none=True, exclude={"preset", "gate", "repair"})
     if policy.gate is not None:
-        given["gate"] = Gate(**policy.gate.model_dump(exclude_none=True))
+        given["gate"] = GateSettings(**policy.gate.model_dump(exclude_none=True))
     if policy.repair is not None:
         given["repair"] = repair_of(policy.repair)
     return given
@@ -243,15 +243,17 @@ def _with_attempts(job: Job, gates: GateResolver, model_hash: str, asked: Policy
     """`job` with the cascade of its family, and a budget where the client set none."""
     scale = None if asked is None else asked.guidance_scale
     attempts = shipped_cascades().attempts(job.family, model_hash, job.gen_length, scale)
-    return affordable(served(replace(job, policy=within_budget(job), attempts=attempts), gates, model_hash))
+    return affordable(
+        resolve_attempt_gates(replace(job, policy=within_budget(job), attempts=attempts), gates, model_hash)
+    )
 
 
 def _with_gate(
-    job: Job, gates: GateResolver, recorded: Recorded | None, model_hash: str
-) -> tuple[Job, GateChoice, FallbackCode | None]:
+    job: Job, gates: GateResolver, recorded: RecordedHorizons | None, model_hash: str
+) -> tuple[Job, GateResolution, FallbackCode | None]:
     """`job` with the gate that its policy asks for, or as `on_fallback` says where there is none (contract 7)."""
     if job.starts_base:
-        return job, GateChoice(NeverGate()), None
+        return job, GateResolution(NeverGate()), None
     regime = regime_of(job, model_hash)
     measured = recorded if job.policy.gate.source == "recorded" else None
     choice = gates.resolve(job.policy.gate, regime) if measured is None else measured.choice(job, regime)
@@ -274,7 +276,7 @@ def _with_gate(
 
 
 def _with_anchor(
-    job: Job, asked: PolicyRequest | None, recorded: Recorded | None, model_hash: str
+    job: Job, asked: PolicyRequest | None, recorded: RecordedHorizons | None, model_hash: str
 ) -> tuple[Job, str | None]:
     """`job`, as it will be decoded, with its repair at the peak of q0 where that is asked for; or why it is not."""
     if asked is None or not asks_for_peak(asked.repair):

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Literal
 
-from decoding.constraints import Outcome as Verdict
-from decoding.engine.handle import Outcome
+from decoding.constraints import Verdict
+from decoding.engine.handle import DecodingResult
 from decoding.gates.protocol import DrainedGate, Gate
 from decoding.models.protocol import DenoisingModel
 from decoding.policy.decoding_policy import DecodingPolicy, gate_defaults
 from decoding.records.ledger import Ledger
-from decoding.repair.passes import Pass
+from decoding.repair.passes import DecodedText
 from decoding.request.job import Job
 from gate_models.gates.learned_resolver import LEARNED
 from service.generation.prepare import Prepared
@@ -29,14 +29,14 @@ def decision_of(job: Job, handoff_step: int | None) -> Decided:
     return "full_cfg" if handoff_step is None else "handoff"
 
 
-def response(prepared: Prepared, outcomes: Sequence[Outcome], model: DenoisingModel) -> wire.GenerateResponse:
+def response(prepared: Prepared, outcomes: Sequence[DecodingResult], model: DenoisingModel) -> wire.GenerateResponse:
     """The whole answer. Decodes text and evaluates the constraint: keep it off the event loop."""
     return summary(prepared, [sample(prepared, i, outcome, model) for i, outcome in enumerate(outcomes)],
                    outcomes, model)  # fmt: skip
 
 
 def summary(
-    prepared: Prepared, samples: list[wire.Sample], outcomes: Sequence[Outcome], model: DenoisingModel
+    prepared: Prepared, samples: list[wire.Sample], outcomes: Sequence[DecodingResult], model: DenoisingModel
 ) -> wire.GenerateResponse:
     """The answer around samples that have been translated already."""
     job = prepared.job
@@ -56,7 +56,7 @@ def summary(
     )
 
 
-def usage(prepared: Prepared, outcomes: Sequence[Outcome]) -> wire.Usage:
+def usage(prepared: Prepared, outcomes: Sequence[DecodingResult]) -> wire.Usage:
     """Tokens and forward evaluations of all samples."""
     return wire.Usage(
         prompt_tokens=len(prepared.job.prompt_ids),
@@ -65,7 +65,7 @@ def usage(prepared: Prepared, outcomes: Sequence[Outcome]) -> wire.Usage:
     )
 
 
-def sample(prepared: Prepared, index: int, outcome: Outcome, model: DenoisingModel) -> wire.Sample:
+def sample(prepared: Prepared, index: int, outcome: DecodingResult, model: DenoisingModel) -> wire.Sample:
     """One sample with its verdict and its ledger."""
     text = model.codec.decode(list(outcome.content))
     verdict: Verdict | None = None if prepared.constraint is None else prepared.constraint.evaluate(text)
@@ -99,7 +99,7 @@ def forward_evaluations(ledger: Ledger, job: Job) -> wire.ForwardEvaluations:
     )
 
 
-def gate(prepared: Prepared, outcome: Outcome) -> wire.GateResult:
+def gate(prepared: Prepared, outcome: DecodingResult) -> wire.GateResult:
     """What the gate, or the fallback in its place, did."""
     job, word = outcome.run, outcome.decision
     decided = decision_of(job, outcome.handoff_step)
@@ -121,7 +121,7 @@ def gate(prepared: Prepared, outcome: Outcome) -> wire.GateResult:
     )
 
 
-def repair(prepared: Prepared, outcome: Outcome) -> wire.RepairResult | None:
+def repair(prepared: Prepared, outcome: DecodingResult) -> wire.RepairResult | None:
     """What the verified loop did; None where nothing was judged."""
     kept, passes = outcome.kept, outcome.passes
     if kept is None:
@@ -138,7 +138,7 @@ def repair(prepared: Prepared, outcome: Outcome) -> wire.RepairResult | None:
     )
 
 
-def _pass(found: Pass, job: Job) -> wire.PassReply:
+def _pass(found: DecodedText, job: Job) -> wire.PassReply:
     policy = job.attempt(found.attempt).policy
     return wire.PassReply(
         attempt=found.attempt,
@@ -164,7 +164,7 @@ def policy(resolved: DecodingPolicy, gate: Gate | None = None) -> ResolvedPolicy
     return ResolvedPolicy(**fields)
 
 
-def trace(outcome: Outcome, model: DenoisingModel) -> wire.TraceReply:
+def trace(outcome: DecodingResult, model: DenoisingModel) -> wire.TraceReply:
     """Every step with display strings, and the final canvas."""
     recorded, pieces = outcome.trace, model.codec.pieces
     return wire.TraceReply(

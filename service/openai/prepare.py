@@ -12,7 +12,7 @@ from decoding.gates.protocol import GateResolver
 from decoding.models.protocol import DenoisingModel, TextCodec
 from service.config.settings import Settings
 from service.generation.canvas import fitting_canvas
-from service.generation.prepare import Prepared, Recorded, prepare
+from service.generation.prepare import Prepared, RecordedHorizons, prepare
 from service.http.errors import ApiError, from_exception, invalid
 from service.schemas.base import MAX_PROMPT_CHARACTERS
 from service.schemas.generate import GenerateRequest
@@ -32,7 +32,7 @@ def prepare_openai(
     model: DenoisingModel,
     gates: GateResolver,
     settings: Settings,
-    recorded: Recorded | None = None,
+    recorded: RecordedHorizons | None = None,
 ) -> Prepared:
     """Translate a request. Raises `ApiError` naming OpenAI's field. Tokenizes: keep it off the event loop."""
     _check(body, model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-from decoding.engine.handle import Outcome
+from decoding.engine.handle import DecodingResult
 from decoding.models.protocol import DenoisingModel
 from service.generation import replies
 from service.generation.prepare import Prepared
@@ -75,7 +75,7 @@ CHAT: Final = ChatShape()
 
 
 def response(
-    shape: Shape, prepared: Prepared, samples: list[Sample], outcomes: Sequence[Outcome], model: DenoisingModel
+    shape: Shape, prepared: Prepared, samples: list[Sample], outcomes: Sequence[DecodingResult], model: DenoisingModel
 ) -> wire.OpenAIReply:
     """The whole answer; keep it off the event loop."""
     choices = [
@@ -99,7 +99,7 @@ def response(
     return shape.reply(choices, common)
 
 
-def usage(prepared: Prepared, outcomes: Sequence[Outcome]) -> wire.OpenAIUsage:
+def usage(prepared: Prepared, outcomes: Sequence[DecodingResult]) -> wire.OpenAIUsage:
     """Tokens and forward evaluations of all choices."""
     whole = replies.usage(prepared, outcomes)
     return wire.OpenAIUsage(**whole.model_dump(), total_tokens=whole.prompt_tokens + whole.completion_tokens)

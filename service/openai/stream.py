@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from decoding.engine.handle import Handle, Outcome
+from decoding.engine.handle import DecodingResult, Handle
 from decoding.records.events import Event, ReopenEvent
 from service.backend.backend import Backend
 from service.generation.prepare import Prepared
@@ -82,7 +82,7 @@ class TextView(SampleView):
         ended = self._prefix[-1] in end_ids
         return self._tell(codec.decode(self._prefix[:-1]) if ended else codec.settled(self._prefix))
 
-    def end(self, outcome: Outcome, sample: Sample) -> list[bytes]:
+    def end(self, outcome: DecodingResult, sample: Sample) -> list[bytes]:
         if not sample.text.startswith(self._told):
             raise RuntimeError(f"the stream told {len(self._told)} characters that are not the text's")
         parts = self._tell(sample.text)

@@ -11,9 +11,9 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Body, Query, Request
 from starlette.responses import Response
 
-from service.committor.plan import Plan, plan_of, with_seed
+from service.committor.plan import CommittorPlan, plan_of, with_seed
 from service.committor.tables import HorizonRecord, JobRecord, JobStatus, UnknownEntryError
-from service.committor.worker import Jobs
+from service.committor.worker import JobWorker
 from service.config.settings import Settings
 from service.http.auth import caller_of
 from service.http.disconnect import ClientGoneError, unless_gone
@@ -104,13 +104,13 @@ async def measure(
     )
 
 
-async def _settled(jobs: Jobs, key_id: str, job: JobRecord, running: Future[None]) -> JobRecord:
+async def _settled(jobs: JobWorker, key_id: str, job: JobRecord, running: Future[None]) -> JobRecord:
     """The job as it is once it has ended, or taken as long as a caller is let wait."""
     await asyncio.wait({asyncio.wrap_future(running)}, timeout=jobs.settings.committor_wait_seconds)
     return await jobs.query(partial(jobs.store.get, key_id, job.id)) or job
 
 
-def _check_cost(plan: Plan, settings: Settings) -> None:
+def _check_cost(plan: CommittorPlan, settings: Settings) -> None:
     limit, rows = settings.committor_max_rows, plan.rows
     if rows > limit:
         most = plan.count * limit // rows
@@ -171,7 +171,7 @@ async def cancel(request: Request, service: ServiceDep, job_id: str) -> wire.Com
     return _own(await jobs.query(partial(jobs.cancel, caller_of(request), job_id)))
 
 
-async def _page(jobs: Jobs, query: Callable[[], list[T]]) -> list[T]:
+async def _page(jobs: JobWorker, query: Callable[[], list[T]]) -> list[T]:
     try:
         return await jobs.query(query)
     except UnknownEntryError:

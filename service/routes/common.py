@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from starlette.responses import Response
 
-from decoding.engine.handle import Outcome
+from decoding.engine.handle import DecodingResult
 from service.generation.prepare import Prepared
 from service.http.disconnect import unless_gone
 from service.lifecycle import Service
@@ -24,7 +24,7 @@ ServiceDep = Annotated[Service, Depends(get_service)]
 
 
 async def decoded(
-    request: Request, service: Service, prepared: Prepared, content: Callable[[list[Outcome]], bytes]
+    request: Request, service: Service, prepared: Prepared, content: Callable[[list[DecodingResult]], bytes]
 ) -> Response:
     """The plain answer; `content` writes its JSON on a worker thread. Nothing decodes for a client that is gone."""
 

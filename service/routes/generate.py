@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Request
 from starlette.responses import Response
 
-from decoding.engine.handle import Outcome
+from decoding.engine.handle import DecodingResult
 from service.backend.backend import Backend
 from service.generation import replies
 from service.generation.prepare import Prepared, prepare
@@ -51,7 +51,7 @@ async def generate(
     return await decoded(request, service, prepared, partial(_content, service, backend, prepared))
 
 
-def _content(service: Service, backend: Backend, prepared: Prepared, outcomes: list[Outcome]) -> bytes:
+def _content(service: Service, backend: Backend, prepared: Prepared, outcomes: list[DecodingResult]) -> bytes:
     """The answer as JSON; worker thread."""
     answer = replies.response(prepared, outcomes, backend.model)
     service.metrics.judged(prepared, answer.samples)

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from decoding.engine.handle import Outcome
+from decoding.engine.handle import DecodingResult
 from service.backend.backend import Backend
 from service.generation import replies
 from service.generation.prepare import Prepared
@@ -60,7 +60,9 @@ async def _answer(request: Request, service: Service, body: CompletionRequest | 
     return await decoded(request, service, prepared, partial(_content, service, backend, shape, prepared))
 
 
-def _content(service: Service, backend: Backend, shape: Shape, prepared: Prepared, outcomes: list[Outcome]) -> bytes:
+def _content(
+    service: Service, backend: Backend, shape: Shape, prepared: Prepared, outcomes: list[DecodingResult]
+) -> bytes:
     """The answer as JSON; worker thread."""
     samples = [replies.sample(prepared, index, outcome, backend.model) for index, outcome in enumerate(outcomes)]
     service.metrics.judged(prepared, samples)

@@ -19,7 +19,7 @@ from service.fielddocs import field_docs
 from service.schemas.base import MAX_CANVAS, Reply, Request, choices
 
 _POLICY = field_docs(policies.DecodingPolicy)
-_GATE = field_docs(policies.Gate)
+_GATE = field_docs(policies.GateSettings)
 _REPAIR = field_docs(Repair)
 PEAK: Final = "peak"
 _FRACTION: Final = {"type": "number", "minimum": 0, "maximum": 1}

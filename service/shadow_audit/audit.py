@@ -27,10 +27,17 @@ from service.config.settings import Settings
 from service.generation.prepare import Prepared
 from service.metrics.recorder import Metrics
 from service.shadow_audit.continuations import POLL_SECONDS, Auditor
-from service.shadow_audit.sample import Case, Chosen, SampleFailedError, case_of, decided, first_pass_ended
+from service.shadow_audit.sample import (
+    AuditCandidate,
+    ChosenSample,
+    SampleFailedError,
+    case_of,
+    decided,
+    first_pass_ended,
+)
 from service.shadow_audit.store import ShadowStore
 from service.shadow_audit.tables import AuditRecord, Served
-from service.shadow_audit.verdicts import Watch
+from service.shadow_audit.verdicts import GateVerdicts
 from service.storage.database import Database, DatabaseError
 
 logger = logging.getLogger(__name__)
@@ -60,12 +67,12 @@ class Shadow:
         self.settings, self.backend, self.metrics = settings, backend, metrics
         self.store = ShadowStore(database, owner, settings.lease_seconds)
         self.model_hash = backend.model.spec.hash
-        self.watch = Watch(self.store, self.model_hash, held_gates(backend), settings, metrics)
+        self.watch = GateVerdicts(self.store, self.model_hash, held_gates(backend), settings, metrics)
         self.gates = WatchedGates(backend.gates, self.watch.suspended)
         most = settings.background_in_flight if settings.audit_in_flight is None else settings.audit_in_flight
         self._auditor = Auditor(self.store, backend, most, settings.lease_seconds, self._told, metrics.audit_missed)
-        self._arrived: queue.SimpleQueue[Chosen] = queue.SimpleQueue()
-        self._lines: defaultdict[AuditedGate, deque[Chosen]] = defaultdict(deque)
+        self._arrived: queue.SimpleQueue[ChosenSample] = queue.SimpleQueue()
+        self._lines: defaultdict[AuditedGate, deque[ChosenSample]] = defaultdict(deque)
         self._counts: defaultdict[AuditedGate, Counter[str]] = defaultdict(Counter)
         self._refresh_at = self._purge_at = 0.0
         self._wake = threading.Event()
@@ -127,7 +134,7 @@ class Shadow:
             if self._arrived.qsize() + sum(map(len, tuple(self._lines.values()))) >= BACKLOG:
                 self.metrics.audit_missed()
                 continue
-            self._arrived.put(Chosen(*found, served, prepared.id, index, handles[index]))
+            self._arrived.put(ChosenSample(*found, served, prepared.id, index, handles[index]))
 
     # -- shutdown ----------------------------------------------------------------------------------------------------
 
@@ -187,7 +194,7 @@ class Shadow:
         while not self._arrived.empty():
             chosen = self._arrived.get()
             self._lines[chosen.gate].append(chosen)
-        cases: list[Case] = []
+        cases: list[AuditCandidate] = []
         for line in self._lines.values():
             while line and first_pass_ended(line[0].handle):
                 case = self._case(line.popleft())
@@ -205,7 +212,7 @@ class Shadow:
                 logger.warning("%d shadow audits were dropped: the queue is full or cannot be reached", dropped)
                 self.metrics.audit_missed(dropped)
 
-    def _case(self, chosen: Chosen) -> Case | None:
+    def _case(self, chosen: ChosenSample) -> AuditCandidate | None:
         """The audit of a sample; what has none is counted."""
         try:
             case = case_of(chosen, self.backend.model, self.backend.gates.reader)

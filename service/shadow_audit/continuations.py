@@ -27,7 +27,7 @@ Told = Callable[[AuditRecord, bool, bool], None]
 
 
 @dataclass(slots=True)
-class _Flight:
+class RunningAudit:
     """An audit that this server holds; its continuations wait for room in the engine, then run."""
 
     audit: AuditRecord
@@ -53,7 +53,7 @@ class Auditor:
     ) -> None:
         self.store, self.backend, self.most = store, backend, most
         self.told, self.missed = told, missed
-        self._flights: list[_Flight] = []
+        self._flights: list[RunningAudit] = []
         self._look_at = 0.0
         self._beat = lease_seconds / BEATS_A_LEASE
         self._beaten = time.monotonic()
@@ -103,16 +103,16 @@ class Auditor:
 
     def _begin(self, audit: AuditRecord) -> None:
         try:
-            flight = _Flight(audit, shadow_jobs(audit))
+            flight = RunningAudit(audit, shadow_jobs(audit))
             for job in flight.jobs.values():
                 check_job(job, self.backend.model.spec, invariant=self.backend.engine.runner.invariant)
         except (KeyError, TypeError, ValueError) as error:
             reason = f"it cannot be rebuilt: {error}"
-            self._guarded(_Flight(audit, {}), lambda held: self._fail(held, reason))
+            self._guarded(RunningAudit(audit, {}), lambda held: self._fail(held, reason))
             return
         self._flights.append(flight)
 
-    def _submit(self, flight: _Flight) -> None:
+    def _submit(self, flight: RunningAudit) -> None:
         """Queue in the engine where it has room; a closed one takes nothing more, and the audit is given back later."""
         if flight.handles:
             return
@@ -122,7 +122,7 @@ class Auditor:
             return
         flight.handles = dict(zip(flight.jobs, handles, strict=True))
 
-    def _finish(self, flight: _Flight) -> None:
+    def _finish(self, flight: RunningAudit) -> None:
         audit, texts = flight.audit, dict(flight.audit.texts or {})
         verdicts: dict[Served, bool | None] = {"handoff": audit.handoff_ok, "full": audit.full_ok}
         rows = 0
@@ -146,18 +146,18 @@ class Auditor:
         self.store.finish(audit, handoff=handoff, full=full, rows=rows, texts=texts)
         self.told(audit, handoff, full)
 
-    def _fail(self, flight: _Flight, error: str) -> None:
+    def _fail(self, flight: RunningAudit, error: str) -> None:
         logger.warning("audit %s failed: %s", flight.audit.id, error)
         self.store.fail(flight.audit, error)
         self.missed(1)
 
-    def _drop(self, flight: _Flight) -> None:
+    def _drop(self, flight: RunningAudit) -> None:
         self._flights.remove(flight)
         for handle in flight.handles.values():
             handle.cancel()
 
     @staticmethod
-    def _guarded(flight: _Flight, call: Callable[[_Flight], None]) -> bool:
+    def _guarded(flight: RunningAudit, call: Callable[[RunningAudit], None]) -> bool:
         """`call`, unless another server has taken the audit over meanwhile; whether it had not."""
         try:
             call(flight)

@@ -15,8 +15,7 @@ from decoding.engine.handle import Handle
 from decoding.engine.rollouts import continuations
 from decoding.gates.protocol import Decision, Gate, GateView
 from decoding.models.protocol import DenoisingModel
-from decoding.policy.decoding_policy import DecodingPolicy
-from decoding.policy.decoding_policy import Gate as GateSetting
+from decoding.policy.decoding_policy import DecodingPolicy, GateSettings
 from decoding.records.trace import Trace
 from decoding.request.canvas import CanvasState
 from decoding.request.job import Job, Sampling, regime_of
@@ -37,7 +36,7 @@ class SampleFailedError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenSample:
     """A sample that was chosen at admission. `asked` is the gate that decides, in the shadow where `served` is full."""
 
     gate: AuditedGate
@@ -49,7 +48,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class AuditCandidate:
     """An audit that is due. `served_ok` and `served_text` are None where the caller left before the text was done."""
 
     gate: AuditedGate
@@ -65,7 +64,7 @@ class Case:
     features: dict[str, Any] | None
 
 
-def case_of(chosen: Chosen, model: DenoisingModel, reader: Reader) -> Case | None:
+def case_of(chosen: ChosenSample, model: DenoisingModel, reader: Reader) -> AuditCandidate | None:
     """The audit of a sample that has ended; None where it was not handed off. Judges its text, asks its gate.
 
     Raises `SampleFailedError`.
@@ -79,7 +78,7 @@ def case_of(chosen: Chosen, model: DenoisingModel, reader: Reader) -> Case | Non
     text = model.codec.decode(state.content()) if finished else None
     canvas = trace.prefix(step, model.spec.mask_id)
     place = trace.place(step) or state.schedule.place
-    return Case(
+    return AuditCandidate(
         gate=chosen.gate,
         served=chosen.served,
         request_id=chosen.request_id,
@@ -94,7 +93,7 @@ def case_of(chosen: Chosen, model: DenoisingModel, reader: Reader) -> Case | Non
     )
 
 
-def decided(chosen: Chosen) -> bool:
+def decided(chosen: ChosenSample) -> bool:
     """Whether a sample without handoff lived to its end, so that its gate has said no."""
     return _first_pass(chosen.handle)[1]
 
@@ -120,7 +119,7 @@ def _first_pass(handle: Handle) -> tuple[CanvasState, bool]:
     return handle.state, handle.error is None
 
 
-def _handoff(chosen: Chosen, state: CanvasState, model_hash: str) -> tuple[int | None, Decision | None]:
+def _handoff(chosen: ChosenSample, state: CanvasState, model_hash: str) -> tuple[int | None, Decision | None]:
     """The step before which guidance ended, or would have ended."""
     if chosen.served == "handoff":
         return state.handoff_step, state.decision
@@ -175,7 +174,7 @@ def job_of(recipe: Mapping[str, Any]) -> Job:
         prompt_ids=tuple(recipe["prompt_ids"]),
         gen_length=recipe["gen_length"],
         steps=recipe["steps"],
-        policy=DecodingPolicy(**{**policy, "gate": GateSetting(**policy["gate"])}),
+        policy=DecodingPolicy(**{**policy, "gate": GateSettings(**policy["gate"])}),
         noise=NoiseKey(**recipe["noise"]),
         sampling=Sampling(**recipe["sampling"]),
         block_length=recipe["block_length"],

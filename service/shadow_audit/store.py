@@ -16,7 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql import ColumnElement
 
 from service.backend.watched_gates import AuditedGate
-from service.shadow_audit.sample import Case
+from service.shadow_audit.sample import AuditCandidate
 from service.shadow_audit.tables import (
     AUDIT_COLUMNS,
     AUDITS,
@@ -73,7 +73,7 @@ class ShadowStore:
 
     # -- samples that have ended -------------------------------------------------------------------------------------
 
-    def keep(self, cases: Sequence[Case], counts: Mapping[AuditedGate, Counter[str]], most: int) -> int:
+    def keep(self, cases: Sequence[AuditCandidate], counts: Mapping[AuditedGate, Counter[str]], most: int) -> int:
         """Queue audits while fewer than `most` are unfinished, and add to the gates' counts; how many did not fit.
 
         A sample that is there already is left alone.
@@ -96,7 +96,7 @@ class ShadowStore:
                     connection.execute(update(GATES).where(GATES.c.id == gate.id).values(values))
         return dropped.total()
 
-    def _insert(self, connection: Connection, case: Case, created: ColumnElement[float]) -> None:
+    def _insert(self, connection: Connection, case: AuditCandidate, created: ColumnElement[float]) -> None:
         values: dict[str, Any] = {
             "id": f"aud-{uuid.uuid4().hex}",
             "gate_id": case.gate.id,

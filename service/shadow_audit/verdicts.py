@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from gate_models.gates.monitor import AuditPair, GateState, Verdict, Vigil
+from gate_models.gates.monitor import AuditPair, GateMonitor, GateState, MonitorVerdict
 from service.backend.watched_gates import AuditedGate
 from service.config.settings import Settings
 from service.metrics.recorder import Metrics
@@ -25,7 +25,7 @@ _MEANS: Final = {
 }
 
 
-class Watch:
+class GateVerdicts:
     """The verdict on every gate of a model. `refresh` belongs to one thread; the rest may be called from any.
 
     `held` are the gates of this server at their own settings: what the metrics of a family are about.
@@ -36,13 +36,13 @@ class Watch:
     ) -> None:
         self.store, self.model_hash, self.held = store, model_hash, tuple(held)
         self.settings, self.metrics = settings, metrics
-        self._vigils: dict[AuditedGate, Vigil] = {}
-        self._verdicts: dict[AuditedGate, Verdict] = {}
+        self._vigils: dict[AuditedGate, GateMonitor] = {}
+        self._verdicts: dict[AuditedGate, MonitorVerdict] = {}
         self._states: dict[AuditedGate, GateState] = {}
         self._names: dict[str, AuditedGate] = {}
         self._last = 0
         self._read = False
-        self._empty = Vigil(margin=settings.audit_margin, confidence=settings.audit_confidence).verdict
+        self._empty = GateMonitor(margin=settings.audit_margin, confidence=settings.audit_confidence).verdict
         for record in store.gates(model_hash):  # what the last server found, until the pairs have been read again
             self._names[record.gate.id] = record.gate
             self._states[record.gate] = _state(record)
@@ -50,7 +50,7 @@ class Watch:
                 logger.warning("gate %s is suspended: %s", record.gate.name, _MEANS["suspended"])
         self._tell()
 
-    def verdict(self, gate: AuditedGate) -> Verdict:
+    def verdict(self, gate: AuditedGate) -> MonitorVerdict:
         """What the pairs say; of a gate without any, that there are none."""
         return self._verdicts.get(gate, self._empty)
 
@@ -93,7 +93,7 @@ class Watch:
         vigil = self._vigils.get(gate)
         if vigil is None:
             settings = self.settings
-            vigil = Vigil.replay(found, margin=settings.audit_margin, confidence=settings.audit_confidence)
+            vigil = GateMonitor.replay(found, margin=settings.audit_margin, confidence=settings.audit_confidence)
             self._vigils[gate] = vigil
         else:
             for pair in found:

@@ -30,6 +30,7 @@ def test_the_block_is_real():
 
 def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch):
     from astargate_client import Trace
+    from astargate_client.display import replies
 
     monkeypatch.setattr(replies, "find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"astargate-client\[plot\]"):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from decoding.constraints import Outcome, WordCount
+from decoding.constraints import Verdict, WordCount
 from decoding.constraints.base import Check, Predicate
 from decoding.engine.engine import Engine
-from decoding.engine.handle import Outcome as Decoded
+from decoding.engine.handle import DecodingResult
 from decoding.models.bert_mini.network import MiniModel
 from decoding.policy.repair import Repair
 from decoding.request.job import Job
@@ -35,7 +35,7 @@ class Letters(Predicate):
 class Broken(Letters):
     """Raises on every text."""
 
-    def evaluate(self, text: str) -> Outcome:
+    def evaluate(self, text: str) -> Verdict:
         raise RuntimeError("no verdict")
 
 
@@ -45,7 +45,7 @@ def repaired(model: MiniModel, repair: Repair | None = None, predicate: Any = NE
     return job(model, policy=policy, predicate=predicate, **fields)
 
 
-def decode(engine: Engine, *jobs: Job) -> list[Decoded]:
+def decode(engine: Engine, *jobs: Job) -> list[DecodingResult]:
     return [handle.result(60) for handle in engine.submit_all(jobs)]
 
 

@@ -17,7 +17,7 @@ from decoding.engine.runner import Runner
 from decoding.engine.scheduler import Scheduler
 from decoding.gates.protocol import DrainedGate
 from decoding.models.bert_mini.network import MiniModel
-from decoding.policy.decoding_policy import Gate, step_at
+from decoding.policy.decoding_policy import GateSettings, step_at
 from decoding.records.ledger import BRANCHES, PURPOSES, Ledger
 from decoding.request.canvas import CanvasState
 from decoding.request.job import Job, Sampling
@@ -43,7 +43,7 @@ def jobs(draw: st.DrawFn) -> Job:
         extra["fraction"] = draw(st.floats(0, 1))
     if kind == "drained":
         threshold = draw(st.floats(0.05, 1.0))
-        policy["gate"], extra["gate"] = Gate("drained", threshold=threshold), DrainedGate(threshold)
+        policy["gate"], extra["gate"] = GateSettings("drained", threshold=threshold), DrainedGate(threshold)
     return job(
         MODEL,
         preset={"fraction": "handoff", "drained": "handoff"}.get(kind, kind),

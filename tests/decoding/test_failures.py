@@ -74,10 +74,10 @@ class Raising(NullObserver):
 
 
 def test_an_observer_that_raises_does_not_stop_the_engine(model: MiniModel) -> None:
-    def on_news(handles: list[Handle]) -> None:
+    def on_update(handles: list[Handle]) -> None:
         raise RuntimeError("news")
 
-    with Engine(model, observer=Raising(), on_news=on_news) as engine:
+    with Engine(model, observer=Raising(), on_update=on_update) as engine:
         for seed in range(3):
             assert engine.submit(job(model, seed=seed)).result(30).ledger.total == 24
 

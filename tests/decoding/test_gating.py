@@ -5,13 +5,13 @@ from __future__ import annotations
 from decoding.engine.engine import Engine
 from decoding.gates.protocol import BuiltinGates, Decision, DrainedGate, GateView
 from decoding.models.bert_mini.network import MiniModel
-from decoding.policy.decoding_policy import Gate
+from decoding.policy.decoding_policy import GateSettings
 from decoding.request.job import regime_of
 from tests.decoding.tiny import job
 
 
 def test_drained_gate_hands_off_when_the_branches_agree(engine: Engine, model: MiniModel) -> None:
-    gate = Gate("drained", threshold=0.9)
+    gate = GateSettings("drained", threshold=0.9)
     request = job(model, preset="handoff", gate=DrainedGate(0.9), policy={"gate": gate}, record="stats", length=24)
     outcome = engine.submit(request).result(30)
     assert outcome.handoff_step is not None
@@ -23,7 +23,7 @@ def test_drained_gate_hands_off_when_the_branches_agree(engine: Engine, model: M
 def test_a_full_canvas_is_drained(engine: Engine, model: MiniModel) -> None:
     """T > L: nothing masked is left to guide, so the zero-quota steps run under base (or not at all in a wide tail)."""
     for tail, rows in ((1, 16 + 24), (4, 16)):
-        policy = {"gate": Gate("drained"), "tail_width": tail}
+        policy = {"gate": GateSettings("drained"), "tail_width": tail}
         request = job(model, preset="handoff", gate=DrainedGate(1e-9), length=8, steps=32, policy=policy)
         outcome = engine.submit(request).result(30)
         assert outcome.handoff_step == 8
@@ -32,7 +32,7 @@ def test_a_full_canvas_is_drained(engine: Engine, model: MiniModel) -> None:
 
 def test_drained_threshold_one_hands_off_after_one_step_and_tiny_never(engine: Engine, model: MiniModel) -> None:
     for threshold, expected in ((1.0, 1), (1e-9, None)):
-        request = job(model, preset="handoff", gate=DrainedGate(threshold), policy={"gate": Gate("drained")})
+        request = job(model, preset="handoff", gate=DrainedGate(threshold), policy={"gate": GateSettings("drained")})
         assert engine.submit(request).result(30).handoff_step == expected
 
 
@@ -58,7 +58,7 @@ class Recording:
 def test_gates_are_causal_batched_and_asked_once_a_checkpoint(model: MiniModel) -> None:
     gate = Recording()
     engine = Engine(model)
-    jobs = [job(model, preset="handoff", gate=gate, seed=s, policy={"gate": Gate("drained")}) for s in range(5)]
+    jobs = [job(model, preset="handoff", gate=gate, seed=s, policy={"gate": GateSettings("drained")}) for s in range(5)]
     handles = engine.submit_all(jobs)
     while engine.step():
         pass
@@ -84,7 +84,7 @@ def test_a_gate_that_raises_leaves_guidance_on(model: MiniModel) -> None:
             raise RuntimeError("no")
 
     engine = Engine(model)
-    handle = engine.submit(job(model, preset="handoff", gate=Broken(), policy={"gate": Gate("drained")}))
+    handle = engine.submit(job(model, preset="handoff", gate=Broken(), policy={"gate": GateSettings("drained")}))
     while engine.step():
         pass
     outcome = handle.result()
@@ -95,7 +95,7 @@ def test_a_gate_that_raises_leaves_guidance_on(model: MiniModel) -> None:
 def test_builtin_gates_resolve_or_say_why(model: MiniModel) -> None:
     gates = BuiltinGates()
     other = regime_of(job(model, preset="handoff", fraction=0.1, family="commongen-k4"), "hash")
-    assert "commongen-k4" in (gates.resolve(Gate("constant"), other).fallback_reason or "")
+    assert "commongen-k4" in (gates.resolve(GateSettings("constant"), other).fallback_reason or "")
     nobody = regime_of(job(model, preset="handoff", fraction=0.1), "hash")
-    assert "family" in (gates.resolve(Gate("policy"), nobody).fallback_reason or "")
-    assert gates.resolve(Gate("fraction", fraction=0.2), nobody).gate is not None
+    assert "family" in (gates.resolve(GateSettings("policy"), nobody).fallback_reason or "")
+    assert gates.resolve(GateSettings("fraction", fraction=0.2), nobody).gate is not None

@@ -9,11 +9,11 @@ import pytest
 
 from decoding.constraints import parse
 from decoding.engine.engine import Engine
-from decoding.engine.handle import Outcome
+from decoding.engine.handle import DecodingResult
 from decoding.engine.runner import Runner
 from decoding.gates.protocol import DrainedGate
 from decoding.models.bert_mini.network import MiniModel
-from decoding.policy.decoding_policy import Gate, PolicyError, resolve_policy
+from decoding.policy.decoding_policy import GateSettings, PolicyError, resolve_policy
 from decoding.request.job import Attempt, Job, Sampling
 from tests.decoding.tiny import ends_early_model, job
 
@@ -27,7 +27,7 @@ def spelling(model: MiniModel, continuations: frozenset[int]) -> MiniModel:
     return other
 
 
-def decode(model: MiniModel, gate: Gate, **policy: object) -> Outcome:
+def decode(model: MiniModel, gate: GateSettings, **policy: object) -> DecodingResult:
     request = job(
         model,
         preset="handoff",
@@ -60,8 +60,8 @@ def test_a_model_s_margins_keep_wanted_words_off_the_ends(model: MiniModel) -> N
 def test_drained_waits_for_half_written_words(model: MiniModel) -> None:
     """With every token a continuation, any committed neighbour opens a word: no handoff while a mask has one."""
     every = frozenset(range(model.spec.vocab_size))
-    free = decode(model, Gate("drained", threshold=0.9))
-    bound = decode(spelling(model, every), Gate("drained", threshold=0.9))
+    free = decode(model, GateSettings("drained", threshold=0.9))
+    bound = decode(spelling(model, every), GateSettings("drained", threshold=0.9))
     assert free.handoff_step is not None
     assert bound.handoff_step is None
     assert bound.trace.steps[0].word_open
@@ -69,7 +69,7 @@ def test_drained_waits_for_half_written_words(model: MiniModel) -> None:
 
 @pytest.mark.parametrize("tail", [1, 3])
 def test_guidance_comes_back_to_look_and_is_charged_as_a_probe(model: MiniModel, tail: int) -> None:
-    outcome = decode(model, Gate("drained", threshold=0.97, recheck=2), tail_width=tail)
+    outcome = decode(model, GateSettings("drained", threshold=0.97, recheck=2), tail_width=tail)
     phases = [stats.phase for stats in outcome.trace.steps]
     looks = [i for i in range(2, len(phases)) if phases[i] == "guided" and phases[i - 2 : i] == ["base", "base"]]
     assert looks
@@ -88,7 +88,7 @@ def test_guidance_stays_where_a_look_finds_it_undrained(model: MiniModel) -> Non
         def _one(self, view):  # type: ignore[no-untyped-def]
             return replace(super()._one(view), handoff=view.step == 3)
 
-    gate = Gate("drained", threshold=0.5, recheck=2)
+    gate = GateSettings("drained", threshold=0.5, recheck=2)
     request = job(model, preset="handoff", gate=Once(0.5), length=12, policy={"gate": gate}, record="stats")
     with Engine(model) as engine:
         outcome = engine.submit(request).result(60)
@@ -97,10 +97,10 @@ def test_guidance_stays_where_a_look_finds_it_undrained(model: MiniModel) -> Non
 
 
 def test_boosted_steps_are_fewer_and_the_ledger_counts_them(model: MiniModel) -> None:
-    serial = decode(model, Gate("drained", threshold=0.2), order="guidance_boost")
+    serial = decode(model, GateSettings("drained", threshold=0.2), order="guidance_boost")
     pieces = model.codec.pieces(list(range(model.spec.vocab_size)))
     continuing = frozenset(i for i, piece in enumerate(pieces) if piece.startswith("##"))
-    wide = decode(spelling(model, continuing), Gate("drained", threshold=0.2), **FIRST)
+    wide = decode(spelling(model, continuing), GateSettings("drained", threshold=0.2), **FIRST)
     assert wide.ledger.total < serial.ledger.total
     assert max(len(stats.positions) for stats in wide.trace.steps if stats.phase == "guided") in (2, 3, 4)
 
@@ -122,14 +122,14 @@ def test_what_a_boost_threshold_needs(given: dict[str, object], param: str) -> N
 @pytest.mark.parametrize("value", [0, -1, 1.5, True])
 def test_recheck_is_a_whole_number(value: object) -> None:
     with pytest.raises(PolicyError, match=r"whole number"):
-        Gate("drained", recheck=value)  # type: ignore[arg-type]
+        GateSettings("drained", recheck=value)  # type: ignore[arg-type]
     with pytest.raises(PolicyError, match="guidance may come back"):
-        resolve_policy("handoff", {"gate": Gate("drained", recheck=2), "tail_reuse": "prefix"})
+        resolve_policy("handoff", {"gate": GateSettings("drained", recheck=2), "tail_reuse": "prefix"})
 
 
 def first(model: MiniModel, seed: int = 0, recheck: int | None = None, **fields: object) -> Job:
     """Guidance first by the tokens' own pace."""
-    gate = Gate("drained", threshold=0.9, recheck=recheck)
+    gate = GateSettings("drained", threshold=0.9, recheck=recheck)
     return job(
         model,
         preset="handoff",
@@ -154,7 +154,9 @@ def test_the_estimate_is_an_upper_one_whatever_pace_the_tokens_set(model: MiniMo
 
 def test_no_boosted_attempt_begins_that_could_exceed_the_budget(model: MiniModel) -> None:
     """The attempts hardly ever boost, so each takes far more rows than its width promises."""
-    policy = resolve_policy("handoff", {**FIRST, "boost_threshold": 0.95, "gate": Gate("drained", threshold=0.01)})
+    policy = resolve_policy(
+        "handoff", {**FIRST, "boost_threshold": 0.95, "gate": GateSettings("drained", threshold=0.01)}
+    )
     predicate = parse({"type": "keywords", "keywords": ["zebra"]})
     with Engine(model, runner=Runner(model, invariant=True)) as engine:
         for budget in (48, 60, 100):

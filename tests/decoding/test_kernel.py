@@ -97,9 +97,9 @@ def test_guidance_is_combined_before_suppression() -> None:
 def test_barred_ids_apply_to_barred_positions_only() -> None:
     c = logits(0)
     c[:, 5] = 50.0
-    barred = torch.tensor([True, False] * (M // 2))
-    found = step(c, None, barred=barred, barred_ids=torch.tensor([5]))
-    assert torch.equal(found.token == 5, ~barred)
+    blocked = torch.tensor([True, False] * (M // 2))
+    found = step(c, None, blocked=blocked, blocked_ids=torch.tensor([5]))
+    assert torch.equal(found.token == 5, ~blocked)
 
 
 def test_temperature_zero_is_argmax_and_confidence_stays_untempered() -> None:

@@ -58,7 +58,7 @@ def test_events_tell_the_whole_canvas_and_slow_readers_lose_nothing(engine: Engi
 
 def test_on_news_comes_once_a_step(model: MiniModel) -> None:
     news: list[int] = []
-    engine = Engine(model, on_news=lambda handles: news.append(len(handles)))
+    engine = Engine(model, on_update=lambda handles: news.append(len(handles)))
     engine.submit_all([job(model, seed=i, length=6) for i in range(3)])
     while engine.step():
         pass

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from decoding.policy.checks import PolicyError
-from decoding.policy.decoding_policy import GATE_FIELDS, PRESETS, Gate, resolve_policy
+from decoding.policy.decoding_policy import GATE_FIELDS, PRESETS, GateSettings, resolve_policy
 
 
 def test_presets() -> None:
@@ -23,14 +23,14 @@ def test_presets() -> None:
     ("preset", "given", "param"),
     [
         ("fast", {}, "preset"),
-        ("base", {"gate": Gate("never")}, "gate"),
+        ("base", {"gate": GateSettings("never")}, "gate"),
         ("base", {"guidance_scale": 2.0}, "guidance_scale"),
         ("base", {"guided_width": 2}, "guided_width"),
         ("base", {"order": "guidance_boost"}, "order"),
         ("full_cfg", {"tail_width": 4}, "tail_width"),
-        ("full_cfg", {"gate": Gate("never")}, "gate"),
+        ("full_cfg", {"gate": GateSettings("never")}, "gate"),
         ("full_cfg", {"on_fallback": "base"}, "on_fallback"),
-        ("handoff", {"gate": Gate("never"), "tail_width": 8}, "tail_width"),
+        ("handoff", {"gate": GateSettings("never"), "tail_width": 8}, "tail_width"),
         ("handoff", {"guidance_scale": math.nan}, "guidance_scale"),
         ("handoff", {"guidance_scale": math.inf}, "guidance_scale"),
         ("handoff", {"guidance_scale": -1.0}, "guidance_scale"),
@@ -60,7 +60,7 @@ def test_refusals_name_the_field(preset: str, given: dict[str, Any], param: str)
 def test_every_gate_source_refuses_what_it_does_not_use(source: str, name: str) -> None:
     required = {"fraction": 0.5} if source == "fraction" else {}
     if name in GATE_FIELDS[source]:
-        Gate(source, **(required | {name: 0.5}))  # type: ignore[arg-type]
+        GateSettings(source, **(required | {name: 0.5}))  # type: ignore[arg-type]
         for value in (
             math.nan,
             -0.1,
@@ -70,11 +70,11 @@ def test_every_gate_source_refuses_what_it_does_not_use(source: str, name: str) 
             *({"margin": (0, 1), "confidence": (0.0, 1), "threshold": (0,)}.get(name, ())),
         ):
             with pytest.raises(PolicyError) as caught:
-                Gate(source, **(required | {name: value}))  # type: ignore[arg-type]
+                GateSettings(source, **(required | {name: value}))  # type: ignore[arg-type]
             assert caught.value.param == f"gate.{name}"
     else:
         with pytest.raises(PolicyError) as caught:
-            Gate(source, **(required | {name: 0.5}))  # type: ignore[arg-type]
+            GateSettings(source, **(required | {name: 0.5}))  # type: ignore[arg-type]
         assert caught.value.param == f"gate.{name}"
 
 
@@ -86,17 +86,17 @@ def test_an_end_that_means_nothing_says_what_to_do() -> None:
         ("risk", "confidence", 1.0, "0.95"),
     ):
         with pytest.raises(PolicyError, match=f"must not be {value:g}: .*{way_out}"):
-            Gate(source, **{name: value})  # type: ignore[arg-type]
+            GateSettings(source, **{name: value})  # type: ignore[arg-type]
 
 
 def test_fraction_is_required_by_its_source() -> None:
     with pytest.raises(PolicyError, match="required"):
-        Gate("fraction")
+        GateSettings("fraction")
 
 
 def test_unknown_source() -> None:
     with pytest.raises(PolicyError) as caught:
-        Gate("oracle")  # type: ignore[arg-type]
+        GateSettings("oracle")  # type: ignore[arg-type]
     assert caught.value.param == "gate.source"
 
 

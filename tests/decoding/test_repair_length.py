@@ -11,15 +11,15 @@ from decoding.constraints import AllOf, Keywords, NoComma, WordCount
 from decoding.engine.engine import Engine
 from decoding.models.bert_mini.network import MiniModel
 from decoding.policy.repair import Repair
-from decoding.repair.length_repair import moved_tail, words_missing
+from decoding.repair.length_repair import shift_tail, words_missing
 from decoding.repair.passes import finished
-from decoding.repair.selectors import Choice
+from decoding.repair.selectors import RepairContext
 from decoding.request.canvas import CanvasState
 from tests.decoding.repairing import Letters, decode, repaired
 from tests.decoding.tiny import job
 
 
-def text_pass(model: MiniModel, predicate: Any, text: str, length: int = 16) -> Choice:
+def text_pass(model: MiniModel, predicate: Any, text: str, length: int = 16) -> RepairContext:
     """A finished canvas that holds `text`, its tokens committed with falling confidence from left to right."""
     ids = [*model.codec.encode(text), model.spec.end_ids[0]]
     start = (*ids, *[model.spec.end_ids[0]] * (length - len(ids)))
@@ -28,7 +28,7 @@ def text_pass(model: MiniModel, predicate: Any, text: str, length: int = 16) -> 
     )
     found = finished(state, predicate, model.codec)
     found.confidence[: len(ids)] = [1.0 - 0.01 * index for index in range(len(ids))]
-    return Choice(found, tuple(range(len(ids))), predicate, model.codec, state.job.noise)
+    return RepairContext(found, tuple(range(len(ids))), predicate, model.codec, state.job.noise)
 
 
 @pytest.mark.parametrize(
@@ -49,25 +49,25 @@ def test_length_is_told_from_other_faults(model: MiniModel, predicate: Any, text
 def test_the_tail_moves_and_keeps_what_counts(model: MiniModel) -> None:
     mask, end = model.spec.mask_id, model.spec.end_ids[0]
     ids = model.codec.encode("a b c d e")
-    short = moved_tail(text_pass(model, WordCount(7), "a b c d e"), 3, 1, mask, end)
+    short = shift_tail(text_pass(model, WordCount(7), "a b c d e"), 3, 1, mask, end)
     assert short is not None
     assert short.canvas.count(mask) == len(short.positions) == 3
     assert [token for token in short.canvas if token not in {mask, end}] == [*ids[:4]]  # one open in place, two added
     assert short.canvas.index(mask) == short.positions[0]
-    long = moved_tail(text_pass(model, WordCount(1, 3), "a b c d e"), 2, 1, mask, end)
+    long = shift_tail(text_pass(model, WordCount(1, 3), "a b c d e"), 2, 1, mask, end)
     assert long is not None
     assert long.canvas[:3] == (ids[0], mask, mask)  # four tokens went, the last among them, two came
     kept = AllOf((WordCount(1, 3), Keywords(("d", "e"))))
-    saved = moved_tail(text_pass(model, kept, "a b c d e"), 1, 1, mask, end)
+    saved = shift_tail(text_pass(model, kept, "a b c d e"), 1, 1, mask, end)
     assert saved is not None
     assert {ids[3], ids[4]} <= set(saved.canvas)
     assert np.isnan(saved.found.confidence[list(saved.positions)]).all()
-    again = moved_tail(text_pass(model, kept, "a b c d e"), 1, 2, mask, end)
+    again = shift_tail(text_pass(model, kept, "a b c d e"), 1, 2, mask, end)
     assert again is not None
     assert again.canvas != saved.canvas
     roomy = text_pass(model, WordCount(30), " ".join("abcdefghijklmno"), 16)
-    assert moved_tail(roomy, 2, 1, mask, end) is not None
-    assert moved_tail(text_pass(model, Letters("z", 1), "a b"), 2, 1, mask, end) is None
+    assert shift_tail(roomy, 2, 1, mask, end) is not None
+    assert shift_tail(text_pass(model, Letters("z", 1), "a b"), 2, 1, mask, end) is None
 
 
 @pytest.mark.parametrize("predicate", [WordCount(9, 10), WordCount(1, 2)])

@@ -9,7 +9,7 @@ import torch
 
 from decoding.constraints import Keywords
 from decoding.engine.engine import Engine
-from decoding.engine.handle import Outcome
+from decoding.engine.handle import DecodingResult
 from decoding.models.bert_mini.network import MiniModel
 from decoding.models.protocol import TextCodec
 from decoding.policy.repair import Repair
@@ -21,7 +21,7 @@ from tests.decoding.repairing import decode, repaired
 WEIGHT = 2.0
 
 
-def looked(model: MiniModel, outcome: Outcome, weight: float) -> dict[int, tuple[float, int]]:
+def looked(model: MiniModel, outcome: DecodingResult, weight: float) -> dict[int, tuple[float, int]]:
     """Probability and id of the guided argmax at every candidate of a first text, all of them open."""
     canvas, prompt = list(outcome.passes[0].tokens), list(outcome.job.prompt_ids)
     opened = candidates_of(canvas, model.spec.mask_id, model.spec.end_ids)

@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from decoding.engine.engine import Engine
-from decoding.engine.handle import Outcome
+from decoding.engine.handle import DecodingResult
 from decoding.engine.rollouts import continuations
 from decoding.engine.runner import Runner
 from decoding.gates.protocol import DrainedGate
 from decoding.models.bert_mini.network import MiniModel
-from decoding.models.protocol import Kept, ReuseMode, ReuseRow
+from decoding.models.protocol import KVCache, ReuseMode, ReuseRow
 from decoding.policy.checks import PolicyError
-from decoding.policy.decoding_policy import DecodingPolicy, Gate, resolve_policy
+from decoding.policy.decoding_policy import DecodingPolicy, GateSettings, resolve_policy
 from decoding.request.job import Job, regime_of
 from decoding.request.validation import JobError
 from tests.decoding.tiny import job, tiny_model
@@ -40,7 +40,7 @@ def reusing(made: Job, mode: ReuseMode, refresh: int = 8) -> Job:
     return replace(made, policy=replace(made.policy, tail_reuse=mode, tail_refresh=refresh))
 
 
-def run(model: MiniModel, *jobs: Job) -> list[Outcome]:
+def run(model: MiniModel, *jobs: Job) -> list[DecodingResult]:
     with Engine(model) as engine:
         return [handle.result(60) for handle in engine.submit_all(jobs)]
 
@@ -96,7 +96,7 @@ def test_a_window_on_an_unchanged_row_is_exact(model: MiniModel) -> None:
         rows = []
         for text in ("a", "some more letters", "abc"):
             prompt = model.codec.encode_prompt(text)
-            rows.append(ReuseRow(prompt + [mask] * 12, len(prompt), [5, 7], (4, 8), Kept(mode, 8)))
+            rows.append(ReuseRow(prompt + [mask] * 12, len(prompt), [5, 7], (4, 8), KVCache(mode, 8)))
         for _ in range(2):
             for row, found in zip(rows, model.encode_reusing(rows), strict=True):
                 prompt_length, length = torch.tensor([row.prompt_length]), torch.tensor([len(row.ids)])
@@ -109,7 +109,7 @@ def test_a_window_on_an_unchanged_row_is_exact(model: MiniModel) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_a_window_sees_the_commits_in_it(model: MiniModel, mode: ReuseMode) -> None:
     """Not exact, but nearer to the truth than what was there before them."""
-    prompt, mask, kept = model.codec.encode_prompt("a b c"), model.spec.mask_id, Kept(mode, 8)
+    prompt, mask, kept = model.codec.encode_prompt("a b c"), model.spec.mask_id, KVCache(mode, 8)
 
     def exact(canvas: list[int]) -> torch.Tensor:
         ids = torch.tensor([prompt + canvas])
@@ -135,7 +135,7 @@ def test_continuations_from_any_state(model: MiniModel) -> None:
 
 def test_what_was_kept_ends_with_the_request(model: MiniModel) -> None:
     engine = Engine(model)
-    made = job(model, preset="handoff", length=12, gate=DrainedGate(1.0), policy={"gate": Gate("drained")})
+    made = job(model, preset="handoff", length=12, gate=DrainedGate(1.0), policy={"gate": GateSettings("drained")})
     handle = engine.submit(reusing(made, "prefix"))
     assert handle.state.kept is None
     while engine.step():
@@ -171,7 +171,7 @@ def test_what_was_kept_ends_with_a_cancellation(model: MiniModel, monkeypatch: p
     ("preset", "given", "param"),
     [
         ("full_cfg", {"tail_reuse": "prefix"}, "tail_reuse"),
-        ("handoff", {"gate": Gate("never"), "tail_reuse": "dual"}, "tail_reuse"),
+        ("handoff", {"gate": GateSettings("never"), "tail_reuse": "dual"}, "tail_reuse"),
         ("handoff", {"tail_reuse": "suffix"}, "tail_reuse"),
         ("handoff", {"tail_refresh": 8}, "tail_refresh"),
         ("base", {"tail_refresh": 4}, "tail_refresh"),
@@ -187,7 +187,7 @@ def test_settings_that_cannot_be(preset: str, given: dict[str, Any], param: str)
 
 def test_refresh_alone_is_refused_where_a_policy_is_built_too() -> None:
     with pytest.raises(PolicyError, match="needs tail_reuse"):
-        DecodingPolicy("base", guidance_scale=0.0, gate=Gate("never"), tail_refresh=2)
+        DecodingPolicy("base", guidance_scale=0.0, gate=GateSettings("never"), tail_refresh=2)
 
 
 @pytest.mark.parametrize("case", ["invariant", "record", "model"])

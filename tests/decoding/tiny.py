@@ -80,7 +80,7 @@ def job(
     if fraction is not None:
         from decoding.policy import decoding_policy as policies
 
-        given.setdefault("gate", policies.Gate("fraction", fraction=fraction))
+        given.setdefault("gate", policies.GateSettings("fraction", fraction=fraction))
         gate = FractionGate(fraction)
     return Job(
         prompt_ids=tuple(model.codec.encode_prompt(prompt)),

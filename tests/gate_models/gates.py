@@ -6,13 +6,13 @@ import numpy as np
 
 from decoding.gates.protocol import Regime
 from gate_models.features import vector
-from gate_models.forest.heads import FateHead, OrdinalHead
-from gate_models.gates.bundle import Fates, GateBundle, Horizons
+from gate_models.forest.heads import FateHeadEstimator, OrdinalHead
+from gate_models.gates.bundle import FateHead, GateBundle, HorizonHead
 from gate_models.gates.regime import AuditedRegime
 from gate_models.offline.gate_training.dataset import FamilyData
 from gate_models.offline.gate_training.train import TrainSettings, constant_cut, ladder
 from gate_models.offline.gate_training.value_fit import fit_head, induce
-from gate_models.statistics.fixed_sequence import Ladder
+from gate_models.statistics.fixed_sequence import FixedSequenceTest
 
 CHECKPOINTS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
@@ -66,22 +66,22 @@ def bundle(model_hash: str = "hash", *, prompts: int = 120, seed: int = 0, lengt
     runs = data.main_run()[data.of("train")]
     rows = data.features[runs].reshape(-1, len(vector.NAMES))
     points = len(CHECKPOINTS)
-    fate = FateHead(20).fit(rows, np.repeat(data.fate[runs], points))
+    fate = FateHeadEstimator(20).fit(rows, np.repeat(data.fate[runs], points))
     known = np.isfinite(data.a_star[runs])
     horizon = OrdinalHead(20).fit(
         data.features[runs][known].reshape(-1, len(vector.NAMES)), np.repeat(data.a_star[runs][known], points)
     )
     values = {width: fit_head(induce(data, width, runs, 0), 0, 20) for width in data.widths}
     edges = tuple(float(edge) for edge in horizon.edges_)
-    ladders: dict[int, Ladder] = {width: ladder(data, width, head) for width, head in values.items()}
+    ladders: dict[int, FixedSequenceTest] = {width: ladder(data, width, head) for width, head in values.items()}
     return GateBundle(
         regime=AuditedRegime.at(data.regime, data.widths),
         model="made-up",
         version=f"test{seed}",
         checkpoints=CHECKPOINTS,
         constants={width: constant_cut(data, width) for width in data.widths},
-        fates=Fates(tuple(map(str, fate.classes_)), fate.flat().rounded()),
-        horizons=Horizons(horizon.flat().rounded(), horizon.shift, edges),
+        fates=FateHead(tuple(map(str, fate.classes_)), fate.flat().rounded()),
+        horizons=HorizonHead(horizon.flat().rounded(), horizon.shift, edges),
         values=values,
         ladders=ladders,
         evidence={"task": "commongen-k3", "prompts": {"train": len(runs)}, "rollouts": 12.0, "fates": {},

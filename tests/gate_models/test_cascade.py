@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from decoding.gates.protocol import FractionGate, GateChoice, Regime
-from decoding.policy.decoding_policy import Gate
+from decoding.gates.protocol import FractionGate, GateResolution, Regime
+from decoding.policy.decoding_policy import GateSettings
 from decoding.request.job import Job, Record
 from decoding.request.row_estimates import most_rows
 from gate_models.offline.benchmarks.tasks import load_task
@@ -20,12 +20,12 @@ from gate_models.offline.deployment.learn_cascade import Candidate, candidate, g
 from gate_models.offline.evaluation.run import EvaluateSettings, decode
 from gate_models.policies.cascade import (
     UNMEASURED,
+    AttemptOrder,
     Cascades,
-    Plan,
     affordable,
     attempts_of,
     read_cascades,
-    served,
+    resolve_attempt_gates,
     within_budget,
     write_cascades,
 )
@@ -78,7 +78,9 @@ def result(tmp: Path) -> Path:
 
 def test_plans_are_learned_written_and_never_borrowed(tmp_path: Path) -> None:
     out = tmp_path / "cascades.json"
-    write_cascades(Cascades((Plan("collie-c07", "h", ("base",)), Plan("ccg-length", "h", ("base",)))), out)
+    write_cascades(
+        Cascades((AttemptOrder("collie-c07", "h", ("base",)), AttemptOrder("ccg-length", "h", ("base",)))), out
+    )
     learn_cascade.main([str(result(tmp_path)), "--out", str(out), "--length", "2"])
     cascades = read_cascades(out)
     assert {plan.family for plan in cascades.plans} == {"collie-c07", "ccg-length", "commongen-k3"}
@@ -132,7 +134,7 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
 
 
 def test_attempts_fit_the_canvas_and_take_another_scale() -> None:
-    cascades = Cascades((Plan("ccg-length", "h", ("base", "handoff:0.2:k8", "full_cfg:b0.1:guidance_boost")),))
+    cascades = Cascades((AttemptOrder("ccg-length", "h", ("base", "handoff:0.2:k8", "full_cfg:b0.1:guidance_boost")),))
     base, handoff, boosted = cascades.attempts("ccg-length", "h", 4, guidance_scale=3.5)
     assert (base.policy.guidance_scale, handoff.policy.guidance_scale) == (0.0, 3.5)
     assert handoff.policy.tail_width == boosted.policy.guided_width == 4
@@ -142,14 +144,14 @@ def test_attempts_fit_the_canvas_and_take_another_scale() -> None:
 class Held:
     """One learned gate, of one canvas and scale."""
 
-    def resolve(self, setting: Gate, regime: Regime) -> GateChoice:
+    def resolve(self, setting: GateSettings, regime: Regime) -> GateResolution:
         if setting.source == "value" and (regime.gen_length, regime.guidance_scale) == (16, 2.0):
-            return GateChoice(replace(FractionGate(0.25), source="value", needs_stats=True))
-        return GateChoice(None, "none in this setting")
+            return GateResolution(replace(FractionGate(0.25), source="value", needs_stats=True))
+        return GateResolution(None, "none in this setting")
 
 
 def open_job(length: int, scale: float, *names: str, record: Record = "commits") -> Job:
-    cascades = Cascades((Plan("x", "h", names),))
+    cascades = Cascades((AttemptOrder("x", "h", names),))
     auto = replace(parse_policy("auto").policy, guidance_scale=scale)
     attempts = cascades.attempts("x", "h", length, scale)
     return replace(job(tiny_model(), length=length, record=record), family="x", policy=auto, attempts=attempts)
@@ -158,26 +160,26 @@ def open_job(length: int, scale: float, *names: str, record: Record = "commits")
 def test_attempts_that_leave_their_gate_open_get_the_family_s() -> None:
     """Served in the setting that it was measured in, with what it reads kept in the trace; elsewhere left out."""
     names = ("value:k8:repair3x2", "base", "policy", "drained:0.7:k4")
-    found = served(open_job(16, 2.0, *names), Held(), "h")
+    found = resolve_attempt_gates(open_job(16, 2.0, *names), Held(), "h")
     assert [attempt.gate.source for attempt in found.attempts] == ["value", "never", "drained"]
     assert found.attempts[0].gate.planned_step(16) == 4
     assert found.record == "gate"
-    assert served(open_job(16, 2.0, *names, record="stats"), Held(), "h").record == "fill"
+    assert resolve_attempt_gates(open_job(16, 2.0, *names, record="stats"), Held(), "h").record == "fill"
     for length, scale in ((12, 2.0), (16, 3.0)):
-        found = served(open_job(length, scale, *names), Held(), "h")
+        found = resolve_attempt_gates(open_job(length, scale, *names), Held(), "h")
         assert [attempt.gate.source for attempt in found.attempts] == ["never", "drained"]
         assert found.record == "commits"
 
 
 def test_where_no_attempt_is_served_the_general_order_is_tried() -> None:
-    found = served(open_job(12, 3.0, "value:k8", "policy"), Held(), "h")
+    found = resolve_attempt_gates(open_job(12, 3.0, "value:k8", "policy"), Held(), "h")
     assert found.attempts == Cascades().attempts(None, "h", 12, 3.0)
     assert {attempt.policy.guidance_scale for attempt in found.attempts} == {3.0}
 
 
 @pytest.mark.parametrize(("budget", "kept"), [(None, [0, 1, 2]), (40, [0, 1, 2]), (20, [1, 2]), (16, [1])])
 def test_attempts_that_the_whole_budget_cannot_hold_are_left_out(budget: int | None, kept: list[int]) -> None:
-    cascades = Cascades((Plan("x", "h", ("full_cfg", "base", "handoff:0.2")),))
+    cascades = Cascades((AttemptOrder("x", "h", ("full_cfg", "base", "handoff:0.2")),))
     auto = replace(parse_policy("auto").policy, budget_rows=budget)
     asked = replace(job(tiny_model(), length=16), policy=auto, attempts=cascades.attempts("x", "h", 16))
     assert affordable(asked).attempts == tuple(asked.attempts[index] for index in kept)
@@ -186,7 +188,7 @@ def test_attempts_that_the_whole_budget_cannot_hold_are_left_out(budget: int | N
 @pytest.mark.parametrize("budget", [10, 16, 20])
 def test_a_budget_that_no_attempt_fits_goes_to_base_decoding(budget: int) -> None:
     """Guidance first may stay guided: 32 rows at most, on a canvas that base decoding fills with 16."""
-    cascades = Cascades((Plan("x", "h", ("drained:0.7:guidance_boost:b0.8:k4", "full_cfg")),))
+    cascades = Cascades((AttemptOrder("x", "h", ("drained:0.7:guidance_boost:b0.8:k4", "full_cfg")),))
     auto = replace(parse_policy("auto").policy, budget_rows=budget)
     asked = replace(job(tiny_model(), length=16), policy=auto, attempts=cascades.attempts("x", "h", 16))
     (attempt,) = affordable(asked).attempts

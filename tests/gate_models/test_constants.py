@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from decoding.gates.protocol import FractionGate, NeverGate, Regime
-from decoding.policy.decoding_policy import Gate
+from decoding.policy.decoding_policy import GateSettings
 from gate_models.gates.constant import ConstantCut, ConstantGates, earliest_safe, read_cuts, write_cuts
 from gate_models.offline.benchmarks.tasks import load_task
-from gate_models.offline.gate_training.calibrate_constant import Plan, _job
+from gate_models.offline.gate_training.calibrate_constant import ConstantPlan, _job
 from tests.decoding.tiny import tiny_model
 
 REGIME = Regime("hash", "commongen-k3", 2.0, 16, 16, 1, 1.0, None, "probability", "confidence", "as_is")
 NEVER = dataclasses.replace(REGIME, tail_width=8)
 GATES = ConstantGates((ConstantCut(REGIME, 0.7, {}), ConstantCut(NEVER, None, {})))
-CONSTANT = Gate("constant")
+CONSTANT = GateSettings("constant")
 
 
 def test_a_cut_in_its_regime() -> None:
@@ -64,7 +64,7 @@ def test_a_cut_is_never_borrowed_from_another_family() -> None:
 
 
 def test_other_sources_go_to_the_builtin_gates() -> None:
-    assert GATES.resolve(Gate("fraction", fraction=0.2), REGIME).gate == FractionGate(0.2)
+    assert GATES.resolve(GateSettings("fraction", fraction=0.2), REGIME).gate == FractionGate(0.2)
 
 
 def test_round_trip_and_clear_errors(tmp_path: Path) -> None:
@@ -95,4 +95,4 @@ def test_the_earliest_cut_that_is_safe_from_there_on(curve: dict[float, float], 
 @pytest.mark.parametrize("task", ["held-out-wording", "ccg-length", "ifeval-no-comma"])
 def test_calibration_asks_as_evaluation_does(task: str) -> None:
     model, prompt = tiny_model(), load_task(task, 1)[0]
-    assert _job(model, prompt, Plan((task,)), 1).prompt_ids == tuple(model.codec.encode_prompt(prompt.text()))
+    assert _job(model, prompt, ConstantPlan((task,)), 1).prompt_ids == tuple(model.codec.encode_prompt(prompt.text()))

@@ -11,7 +11,7 @@ import pytest
 
 from decoding.engine.engine import Engine
 from decoding.gates.protocol import DrainedGate, FractionGate, Regime
-from decoding.policy.decoding_policy import GATE_DEFAULTS, Gate, PolicyError, resolve_policy
+from decoding.policy.decoding_policy import GATE_DEFAULTS, GateSettings, PolicyError, resolve_policy
 from gate_models.gates.constant import ConstantCut, ConstantGates
 from gate_models.gates.drained import MEASURED, DrainedGates, DrainedThreshold, read_thresholds, write_thresholds
 from gate_models.offline.benchmarks.tasks import SUBTASKS, TaskPrompt
@@ -29,7 +29,7 @@ DIFFUSE = dataclasses.replace(
     FOUND, regime=dataclasses.replace(REGIME, family="ccg-sentiment"), threshold=None, certified={"0.03": None}
 )
 GATES = DrainedGates((FOUND, DIFFUSE))
-PLAN = own.Plan(("commongen-k3",), prompts=3, samples=2, seed=3, boost_threshold=0.05, guided_width=4)
+PLAN = own.CalibrationPlan(("commongen-k3",), prompts=3, samples=2, seed=3, boost_threshold=0.05, guided_width=4)
 PROMPTS = [
     TaskPrompt(f"p{i}", "commongen-k3", text, {"type": "keywords", "keywords": ["a", "b", "c"]}, 12, 12)
     for i, text in enumerate(("a b", "d e f", "x"))
@@ -37,13 +37,13 @@ PROMPTS = [
 
 
 def test_without_a_threshold_the_calibrated_one_serves_its_regime() -> None:
-    gate = GATES.resolve(Gate("drained"), REGIME).gate
+    gate = GATES.resolve(GateSettings("drained"), REGIME).gate
     assert gate == DrainedGate(0.6, version=MEASURED)
 
 
 @pytest.mark.parametrize("change", [{"steps": 32}, {"tail_width": 4}, {"family": "commongen-k4"}, {"family": None}])
 def test_elsewhere_the_default_serves_and_its_version_says_so(change: dict[str, object]) -> None:
-    gate = GATES.resolve(Gate("drained"), dataclasses.replace(REGIME, **change)).gate  # type: ignore[arg-type]
+    gate = GATES.resolve(GateSettings("drained"), dataclasses.replace(REGIME, **change)).gate  # type: ignore[arg-type]
     assert gate == DrainedGate(GATE_DEFAULTS["threshold"])
     assert gate.version == "builtin"
 
@@ -51,17 +51,17 @@ def test_elsewhere_the_default_serves_and_its_version_says_so(change: dict[str, 
 def test_nothing_was_calibrated_with_rechecks() -> None:
     """Guidance that comes back decodes otherwise than what was measured; a given threshold serves as ever."""
     for regime in (REGIME, DIFFUSE.regime):
-        assert GATES.resolve(Gate("drained", recheck=4), regime).gate == DrainedGate(GATE_DEFAULTS["threshold"])
-    assert GATES.resolve(Gate("drained", recheck=4, threshold=0.2), REGIME).gate == DrainedGate(0.2)
+        assert GATES.resolve(GateSettings("drained", recheck=4), regime).gate == DrainedGate(GATE_DEFAULTS["threshold"])
+    assert GATES.resolve(GateSettings("drained", recheck=4, threshold=0.2), REGIME).gate == DrainedGate(0.2)
 
 
 def test_a_given_threshold_is_taken_as_it_is() -> None:
-    assert GATES.resolve(Gate("drained", threshold=0.2), REGIME).gate == DrainedGate(0.2)
-    assert GATES.resolve(Gate("drained", threshold=0.2), DIFFUSE.regime).gate == DrainedGate(0.2)
+    assert GATES.resolve(GateSettings("drained", threshold=0.2), REGIME).gate == DrainedGate(0.2)
+    assert GATES.resolve(GateSettings("drained", threshold=0.2), DIFFUSE.regime).gate == DrainedGate(0.2)
 
 
 def test_guidance_that_does_not_drain_falls_back_with_the_reason() -> None:
-    choice = GATES.resolve(Gate("drained"), DIFFUSE.regime)
+    choice = GATES.resolve(GateSettings("drained"), DIFFUSE.regime)
     assert choice.gate is None
     assert "ccg-sentiment" in (choice.fallback_reason or "")
     assert "does not drain" in (choice.fallback_reason or "")
@@ -69,18 +69,18 @@ def test_guidance_that_does_not_drain_falls_back_with_the_reason() -> None:
 
 @pytest.mark.parametrize(("margin", "threshold"), [(0.03, 0.2), (0.04, 0.2), (0.9, 0.4), (0.01, None), (0.005, None)])
 def test_a_margin_takes_the_certified_threshold_or_says_why_not(margin: float, threshold: float | None) -> None:
-    choice = GATES.resolve(Gate("drained", margin=margin), REGIME)
+    choice = GATES.resolve(GateSettings("drained", margin=margin), REGIME)
     assert choice.gate == (None if threshold is None else DrainedGate(threshold, version=MEASURED))
     assert threshold is not None or "95% confidence" in (choice.fallback_reason or "")
 
 
 def test_a_margin_promises_nothing_outside_the_regime() -> None:
-    other = GATES.resolve(Gate("drained", margin=0.03), dataclasses.replace(REGIME, guidance_scale=1.0))
+    other = GATES.resolve(GateSettings("drained", margin=0.03), dataclasses.replace(REGIME, guidance_scale=1.0))
     assert other.gate is None
     assert "guidance_scale" in (other.fallback_reason or "")
     assert (other.nearest_regime or {})["guidance_scale"] == 2.0
     for family in ("commongen-k4", None):
-        unknown = GATES.resolve(Gate("drained", margin=0.03), dataclasses.replace(REGIME, family=family))
+        unknown = GATES.resolve(GateSettings("drained", margin=0.03), dataclasses.replace(REGIME, family=family))
         assert unknown.gate is None
         assert "no drained threshold" in (unknown.fallback_reason or "")
 
@@ -88,13 +88,13 @@ def test_a_margin_promises_nothing_outside_the_regime() -> None:
 @pytest.mark.parametrize("with_margin", [{"threshold": 0.5}, {"recheck": 2}])
 def test_a_margin_chooses_the_threshold_itself(with_margin: dict[str, float]) -> None:
     with pytest.raises(PolicyError, match=r"gate\.margin"):
-        Gate("drained", margin=0.03, **with_margin)  # type: ignore[arg-type]
+        GateSettings("drained", margin=0.03, **with_margin)  # type: ignore[arg-type]
 
 
 def test_constant_cuts_and_thresholds_stand_side_by_side() -> None:
     both = ConstantGates((ConstantCut(REGIME, 0.7, {}),), GATES)
-    assert isinstance(both.resolve(Gate("constant"), REGIME).gate, FractionGate)
-    assert both.resolve(Gate("drained"), REGIME).gate == DrainedGate(0.6, version=MEASURED)
+    assert isinstance(both.resolve(GateSettings("constant"), REGIME).gate, FractionGate)
+    assert both.resolve(GateSettings("drained"), REGIME).gate == DrainedGate(0.6, version=MEASURED)
 
 
 def test_round_trip_and_clear_errors(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_what_is_read_off_is_what_the_engine_does(order: str, tmp_path: Path) ->
         given = {name: getattr(job.policy, name) for name in ("guidance_scale", "order", "guided_width")}
         for theta in settings.thresholds:
             policy = resolve_policy(
-                "handoff", given | {"boost_threshold": job.policy.boost_threshold, "gate": Gate("drained")}
+                "handoff", given | {"boost_threshold": job.policy.boost_threshold, "gate": GateSettings("drained")}
             )
             live = engine.submit(dataclasses.replace(job, policy=policy, gate=DrainedGate(theta)))
             asked.append((run, theta, live))
@@ -197,7 +197,7 @@ def test_calibration_gives_a_threshold_for_every_order_and_width(tmp_path: Path)
     assert own.calibrate(model, dataclasses.replace(plan, prompts=None), tmp_path) == found
     with pytest.raises(ValueError, match="no prompt of task 'ccg-length'"):
         own.calibrate(model, dataclasses.replace(plan, tasks=("ccg-length",), prompts=None), tmp_path)
-    resolved = DrainedGates(tuple(found)).resolve(Gate("drained"), found[0].regime)
+    resolved = DrainedGates(tuple(found)).resolve(GateSettings("drained"), found[0].regime)
     assert (resolved.gate is None) == (found[0].threshold is None)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from decoding.gates.protocol import NeverGate
 from decoding.models.bert_mini.network import MiniModel
-from decoding.policy.decoding_policy import Gate
+from decoding.policy.decoding_policy import GateSettings
 from gate_models.features.argmax_fill import Reader
 from gate_models.gates.bundle import GateBundle
 from gate_models.gates.calibrated import shipped_file
@@ -21,7 +21,7 @@ from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task
 from gate_models.offline.evaluation import jobs as evaluate_jobs
 from gate_models.offline.evaluation import measured_horizons
 from gate_models.offline.evaluation import run as evaluate
-from gate_models.offline.evaluation.jobs import Jobs
+from gate_models.offline.evaluation.jobs import EvaluationJobs
 from gate_models.offline.evaluation.measured_horizons import MeasuredHorizon, check_recorded, horizons_in
 from gate_models.offline.evaluation.run import EvaluateSettings
 from gate_models.offline.runs.result_file import table
@@ -59,17 +59,17 @@ def prompts() -> list[TaskPrompt]:
 @pytest.mark.parametrize(
     ("name", "gate", "width"),
     [
-        ("raw", Gate("raw"), 1),
-        ("policy:k8", Gate("policy"), 8),
-        ("value", Gate("value"), 1),
-        ("value:k8", Gate("value"), 8),
-        ("value:0.002:k8", Gate("value", row_price=0.002), 8),
-        ("value:.01", Gate("value", row_price=0.01), 1),
-        ("risk:0.05:repair3x2", Gate("risk", margin=0.05), 1),
-        ("recorded:k4", Gate("recorded"), 4),
+        ("raw", GateSettings("raw"), 1),
+        ("policy:k8", GateSettings("policy"), 8),
+        ("value", GateSettings("value"), 1),
+        ("value:k8", GateSettings("value"), 8),
+        ("value:0.002:k8", GateSettings("value", row_price=0.002), 8),
+        ("value:.01", GateSettings("value", row_price=0.01), 1),
+        ("risk:0.05:repair3x2", GateSettings("risk", margin=0.05), 1),
+        ("recorded:k4", GateSettings("recorded"), 4),
     ],
 )
-def test_names(name: str, gate: Gate, width: int) -> None:
+def test_names(name: str, gate: GateSettings, width: int) -> None:
     policy = parse_policy(name).policy
     assert (policy.preset, policy.gate, policy.tail_width) == ("handoff", gate, width)
 
@@ -101,7 +101,7 @@ def test_a_learned_gate_is_the_servers(
     model: MiniModel, prompts: list[TaskPrompt], name: str, kind: type, asked: dict[str, Any]
 ) -> None:
     """Job by job what the server prepares for the same request; a fallback is full CFG in both."""
-    jobs = Jobs.of(model, parse_policy(name), SETTINGS)
+    jobs = EvaluationJobs.of(model, parse_policy(name), SETTINGS)
     for prompt in prompts:
         own = jobs.job(prompt, 0)
         request = GenerateRequest.model_validate(
@@ -125,7 +125,7 @@ def test_a_learned_gate_is_the_servers(
 
 def test_all_texts_of_a_cell_share_one_gate(model: MiniModel, prompts: list[TaskPrompt]) -> None:
     """The engine asks a gate once a step for everyone; attempts have it too."""
-    jobs = Jobs.of(model, parse_policy("value:best2"), SETTINGS)
+    jobs = EvaluationJobs.of(model, parse_policy("value:best2"), SETTINGS)
     found = [jobs.job(prompt, sample) for prompt in prompts for sample in (0, 1)]
     assert len({id(attempt.gate) for job in found for attempt in job.attempts} | {id(job.gate) for job in found}) == 1
 
@@ -152,7 +152,7 @@ def test_the_gate_is_part_of_a_cell(
     names = ("full_cfg", "value", "policy:k8", "constant", "value:k4")
 
     def texts() -> dict[str, str]:
-        return {name: Jobs.of(model, parse_policy(name), SETTINGS).describe(prompts) for name in names}
+        return {name: EvaluationJobs.of(model, parse_policy(name), SETTINGS).describe(prompts) for name in names}
 
     before = texts()
     held = evaluate_jobs.shipped_gates(model)
@@ -174,12 +174,12 @@ def test_a_measured_horizon_is_where_the_census_has_it(model: MiniModel) -> None
     known = [(own[prompt], found) for (other, prompt), found in measured.items() if other == task and prompt in own]
     model.spec = replace(model.spec, hash=one.regime.model_hash)
     settings = replace(SETTINGS, census=str(CENSUS))
-    jobs = Jobs.of(model, parse_policy("recorded:k8"), settings)
+    jobs = EvaluationJobs.of(model, parse_policy("recorded:k8"), settings)
     steps = [jobs.job(prompt, 0).gate.planned_step(prompt.steps) for prompt, _ in known]
     assert steps == [prompt.steps if found.step is None else found.step for prompt, found in known]
     assert len(set(steps)) > 2
     assert jobs.fallback([prompt for prompt, _ in known]) is None
-    warm = Jobs.of(model, parse_policy("recorded"), replace(settings, temperature=0.6))
+    warm = EvaluationJobs.of(model, parse_policy("recorded"), replace(settings, temperature=0.6))
     with pytest.raises(ValueError, match=r"temperature 0\.6 \(census: 1\.0\)"):
         warm.job(known[0][0], 0)
 

@@ -18,10 +18,10 @@ from gate_models.gates.learned_resolver import LearnedGates
 from gate_models.offline.benchmarks.tasks import load_task
 from gate_models.offline.evaluation import jobs
 from gate_models.offline.evaluation import run as evaluate
-from gate_models.offline.evaluation.jobs import Jobs
+from gate_models.offline.evaluation.jobs import EvaluationJobs
 from gate_models.offline.evaluation.run import EvaluateSettings
 from gate_models.policies import cascade
-from gate_models.policies.cascade import Cascades, Plan
+from gate_models.policies.cascade import AttemptOrder, Cascades
 from gate_models.policies.names import parse_policy
 from tests.decoding.tiny import tiny_model
 
@@ -54,10 +54,10 @@ def test_a_calibrated_policy_is_served_as_the_server_would(monkeypatch: pytest.M
     own = load_model("mini")
     prompt = load_task("commongen-k3", 1)[0]
     named = parse_policy("calibrated:guidance_boost:b0.8:k2")
-    regime = regime_of(Jobs.of(own, named, SETTINGS).job(prompt, 0), own.spec.hash)
+    regime = regime_of(EvaluationJobs.of(own, named, SETTINGS).job(prompt, 0), own.spec.hash)
     for threshold, gate in ((0.35, DrainedGate(0.35, version="drained-1")), (None, NeverGate())):
         hold(monkeypatch, ConstantGates((), DrainedGates((DrainedThreshold(regime, threshold),))))
-        job = Jobs.of(own, named, SETTINGS).job(prompt, 0)
+        job = EvaluationJobs.of(own, named, SETTINGS).job(prompt, 0)
         assert (job.gate, job.policy.order) == (gate, "confidence" if threshold is None else "guidance_boost")
 
 
@@ -90,14 +90,14 @@ def test_prompts_of_some_sets_alone(model: MiniModel) -> None:
 def test_a_constant_policy_takes_the_cut_of_its_family(model: MiniModel, monkeypatch: pytest.MonkeyPatch) -> None:
     prompt = load_task("ifeval-letter-freq", 1)[0]
     named = parse_policy("constant:repair3x1")
-    regime = regime_of(Jobs.of(model, named, SETTINGS).job(prompt, 0), model.spec.hash)
+    regime = regime_of(EvaluationJobs.of(model, named, SETTINGS).job(prompt, 0), model.spec.hash)
     for fraction, step in ((0.5, prompt.steps // 2), (None, prompt.steps)):
         hold(monkeypatch, ConstantGates((ConstantCut(regime, fraction),)))
-        assert Jobs.of(model, named, SETTINGS).job(prompt, 0).gate.planned_step(prompt.steps) == step
+        assert EvaluationJobs.of(model, named, SETTINGS).job(prompt, 0).gate.planned_step(prompt.steps) == step
     hold(monkeypatch, ConstantGates(()))
-    assert Jobs.of(model, named, SETTINGS).job(prompt, 0).gate.planned_step(prompt.steps) == prompt.steps
+    assert EvaluationJobs.of(model, named, SETTINGS).job(prompt, 0).gate.planned_step(prompt.steps) == prompt.steps
     hold(monkeypatch, ConstantGates((ConstantCut(regime, 0.5),)))
-    best = Jobs.of(model, parse_policy("constant:best2"), SETTINGS).job(prompt, 0)
+    best = EvaluationJobs.of(model, parse_policy("constant:best2"), SETTINGS).job(prompt, 0)
     assert [attempt.gate.planned_step(prompt.steps) for attempt in best.attempts] == [prompt.steps // 2] * 2
 
 
@@ -107,8 +107,8 @@ def test_what_a_cascade_tries_is_part_of_a_cell(model: MiniModel, monkeypatch: p
     length = prompts[0].gen_length
 
     def text(*attempts: str) -> str:
-        cascades = Cascades((Plan("ifeval-letter-freq", model.spec.hash, attempts),))
+        cascades = Cascades((AttemptOrder("ifeval-letter-freq", model.spec.hash, attempts),))
         monkeypatch.setattr(cascade, "shipped_cascades", lambda: cascades)
-        return Jobs.of(model, parse_policy("auto:90"), SETTINGS).describe(prompts)
+        return EvaluationJobs.of(model, parse_policy("auto:90"), SETTINGS).describe(prompts)
 
     assert text("base:k60") == text(f"base:k{length}") != text("base:k2")

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from gate_models.forest.heads import SHIFT, FateHead, OrdinalHead, bins
-from gate_models.gates.bundle import Horizons
+from gate_models.forest.heads import SHIFT, FateHeadEstimator, OrdinalHead, bins
+from gate_models.gates.bundle import HorizonHead
 
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [FateHead(n_estimators=10, min_samples_leaf=1), OrdinalHead(n_estimators=10, min_samples_leaf=1)]
+    [FateHeadEstimator(n_estimators=10, min_samples_leaf=1), OrdinalHead(n_estimators=10, min_samples_leaf=1)]
 )
 def test_scikit_learn_s_checks(estimator, check):
     check(estimator)
@@ -34,7 +34,7 @@ def test_the_ordinal_head_regresses_shifts_and_bins():
         2,
         2,
     ]
-    compiled = Horizons(head.flat(), head.shift, tuple(head.edges_))
+    compiled = HorizonHead(head.flat(), head.shift, tuple(head.edges_))
     assert np.abs(compiled.predict(found) - head.predict(found)).max() <= 1e-12
     assert (compiled.upper_edge(head.predict(found)) == head.edges_[head.terciles(found)]).all()
 
@@ -43,7 +43,7 @@ def test_the_fate_head_names_its_classes_in_order():
     rng = np.random.default_rng(0)
     found = rng.normal(size=(90, 3)).astype(np.float32)
     fates = np.where(found[:, 0] > 0, "handoff", "failure")
-    head = FateHead(n_estimators=20).fit(found, fates)
+    head = FateHeadEstimator(n_estimators=20).fit(found, fates)
     assert head.classes_.tolist() == ["failure", "handoff"]
     assert np.abs(head.flat().predict(found) - head.predict_proba(found)).max() <= 1e-12
     assert (head.predict(found) == fates).mean() > 0.9

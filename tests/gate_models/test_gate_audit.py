@@ -9,7 +9,7 @@ import pytest
 
 from decoding.engine.engine import Engine
 from decoding.gates.protocol import DrainedGate, FractionGate, NeverGate
-from decoding.policy.decoding_policy import Gate, resolve_policy
+from decoding.policy.decoding_policy import GateSettings, resolve_policy
 from gate_models.features.argmax_fill import Reader
 from gate_models.gates.learned import PolicyGate, RawGate, ValueGate
 from gate_models.offline.benchmarks.tasks import TaskPrompt
@@ -94,7 +94,7 @@ def test_what_is_read_off_is_what_the_engine_does(model, swept, held, index):
     jobs = []
     for run in runs:
         recorded = run_job(model, run.prompt, run.sample, SETTINGS)
-        policy = resolve_policy("handoff", {"gate": Gate("raw"), "guidance_scale": 2.0})
+        policy = resolve_policy("handoff", {"gate": GateSettings("raw"), "guidance_scale": 2.0})
         jobs.append(dataclasses.replace(recorded, policy=policy, gate=gate, constraint=run.prompt.constraint))
     handles = engine.submit_all(jobs)
     while engine.step():

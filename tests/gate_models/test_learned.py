@@ -8,7 +8,7 @@ import pytest
 
 from decoding.engine.engine import Engine
 from decoding.gates.protocol import FractionGate
-from decoding.policy.decoding_policy import Gate, resolve_policy, step_at
+from decoding.policy.decoding_policy import GateSettings, resolve_policy, step_at
 from decoding.request.job import regime_of
 from gate_models.features.argmax_fill import Reader
 from gate_models.gates import artifact
@@ -40,11 +40,11 @@ def regime(model):
 @pytest.mark.parametrize(
     ("setting", "kind"),
     [
-        (Gate("raw"), RawGate),
-        (Gate("policy"), PolicyGate),
-        (Gate("value", row_price=0.001), ValueGate),
-        (Gate("risk", margin=0.12, confidence=0.9), ValueGate),
-        (Gate("constant"), FractionGate),
+        (GateSettings("raw"), RawGate),
+        (GateSettings("policy"), PolicyGate),
+        (GateSettings("value", row_price=0.001), ValueGate),
+        (GateSettings("risk", margin=0.12, confidence=0.9), ValueGate),
+        (GateSettings("constant"), FractionGate),
     ],
 )
 def test_inside_its_regime_every_source_is_served(resolver, regime, setting, kind):
@@ -76,33 +76,33 @@ def test_inside_its_regime_every_source_is_served(resolver, regime, setting, kin
 )
 @pytest.mark.parametrize("source", LEARNED)
 def test_outside_its_regime_no_source_is(resolver, regime, source, field, value):
-    choice = resolver.resolve(Gate(source), dataclasses.replace(regime, **{field: value}))
+    choice = resolver.resolve(GateSettings(source), dataclasses.replace(regime, **{field: value}))
     assert choice.gate is None
     assert field in choice.fallback_reason
     assert choice.nearest_regime["family"] == "commongen-k3"
     inside = dataclasses.replace(regime, **choice.nearest_regime)
-    assert resolver.resolve(Gate("value"), inside).gate is not None
+    assert resolver.resolve(GateSettings("value"), inside).gate is not None
 
 
 def test_no_gate_is_borrowed_and_the_nearest_regime_is_told(resolver, regime):
     for family in ("commongen-k4", None):
-        choice = resolver.resolve(Gate("policy"), dataclasses.replace(regime, family=family))
+        choice = resolver.resolve(GateSettings("policy"), dataclasses.replace(regime, family=family))
         assert choice.gate is None
         assert choice.nearest_regime["family"] == "commongen-k3"
     foreign = dataclasses.replace(regime, family="commongen-k4", model_hash="another")
-    assert resolver.resolve(Gate("policy"), foreign).nearest_regime is None
+    assert resolver.resolve(GateSettings("policy"), foreign).nearest_regime is None
 
 
 def test_a_measured_constant_goes_before_the_trained_one(model, resolver, regime):
     cut = ConstantCut(regime, 0.35, {})
     both = LearnedGates(resolver.bundles, ConstantGates((cut,)), resolver.reader)
-    assert both.resolve(Gate("constant"), regime).gate.fraction == 0.35
-    assert resolver.resolve(Gate("constant"), regime).gate.fraction == resolver.bundles[0].constants[1]
-    assert both.resolve(Gate("fraction", fraction=0.2), regime).gate == FractionGate(0.2)
+    assert both.resolve(GateSettings("constant"), regime).gate.fraction == 0.35
+    assert resolver.resolve(GateSettings("constant"), regime).gate.fraction == resolver.bundles[0].constants[1]
+    assert both.resolve(GateSettings("fraction", fraction=0.2), regime).gate == FractionGate(0.2)
 
 
 def test_a_risk_that_cannot_be_promised_falls_back(resolver, regime):
-    choice = resolver.resolve(Gate("risk", margin=0.01), regime)
+    choice = resolver.resolve(GateSettings("risk", margin=0.01), regime)
     assert choice.gate is None
     assert "calibration prompts" in choice.fallback_reason
 
@@ -112,13 +112,13 @@ def test_a_refused_gate_is_the_reason(model, regime, tmp_path):
     path = tmp_path / "commongen-k3" / artifact.DESCRIPTION
     path.write_text(path.read_text().replace('"made-up"', '"tampered"', 1))
     held = LearnedGates.from_folders([tmp_path], ConstantGates(()), Reader.of(model.spec, model.codec))
-    choice = held.resolve(Gate("policy"), regime)
+    choice = held.resolve(GateSettings("policy"), regime)
     assert choice.gate is None
     assert "changed after training" in choice.fallback_reason
 
 
 def decode(model, gate, count=4, **policy):
-    given = {"gate": Gate(gate.source), **policy}
+    given = {"gate": GateSettings(gate.source), **policy}
     jobs = [
         dataclasses.replace(
             job(model, length=16, seed=seed, family="commongen-k3", constraint=CONSTRAINT, record="gate", gate=gate),
@@ -137,7 +137,7 @@ def decode(model, gate, count=4, **policy):
 @pytest.mark.parametrize("width", [1, 8])
 def test_the_engine_hands_off_at_a_checkpoint_and_says_what_was_predicted(model, resolver, source, width):
     settings = {"risk": {"margin": 0.12, "confidence": 0.9}, "value": {"row_price": 0.05}}
-    setting = Gate(source, **settings.get(source, {}))
+    setting = GateSettings(source, **settings.get(source, {}))
     gate = resolver.resolve(setting, gates.regime(model.spec.hash, tail_width=width)).gate
     allowed = gate.checkpoints(16)
     for outcome in decode(model, gate, tail_width=width):
@@ -158,7 +158,7 @@ def test_the_engine_hands_off_at_a_checkpoint_and_says_what_was_predicted(model,
 def test_policy_defaults_to_the_constant_and_departs_only_when_confident(model, resolver):
     held = resolver.bundles[0]
     regime = gates.regime(model.spec.hash)
-    sure = resolver.resolve(Gate("policy"), regime).gate
+    sure = resolver.resolve(GateSettings("policy"), regime).gate
     never_sure = dataclasses.replace(sure, tau=1.1)
     for outcome in decode(model, never_sure):
         assert outcome.handoff_step == step_at(held.constants[1], 16)
@@ -176,7 +176,7 @@ def test_a_dearer_row_never_makes_a_value_gate_later(model, resolver):
     steps = [
         [
             outcome.handoff_step or 16
-            for outcome in decode(model, resolver.resolve(Gate("value", row_price=p), regime).gate)
+            for outcome in decode(model, resolver.resolve(GateSettings("value", row_price=p), regime).gate)
         ]
         for p in (0.0, 0.002, 0.05, 1.0)
     ]

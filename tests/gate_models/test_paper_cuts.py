@@ -10,7 +10,7 @@ from decoding.constraints import FAMILIES
 from decoding.engine.engine import Engine
 from decoding.models.registry import load_model
 from decoding.models.tools.make_random import make_random
-from decoding.policy.decoding_policy import Gate, step_at
+from decoding.policy.decoding_policy import GateSettings, step_at
 from decoding.request.job import regime_of
 from gate_models.gates.constant import ConstantGates, version_of
 from gate_models.gates.paper_cuts import SOURCE, is_llada_instruct, paper_cuts
@@ -56,9 +56,9 @@ def test_the_figures_are_the_paper_s(llada):
 
 def test_a_request_in_the_paper_s_setting_is_served(llada):
     gates = ConstantGates(tuple(paper_cuts(llada.spec)))
-    asked = job(llada, length=64, family="commongen-k3", preset="handoff", policy={"gate": Gate("constant")},
+    asked = job(llada, length=64, family="commongen-k3", preset="handoff", policy={"gate": GateSettings("constant")},
                 block_length=64)  # fmt: skip
-    choice = gates.resolve(Gate("constant"), regime_of(asked, llada.spec.hash))
+    choice = gates.resolve(GateSettings("constant"), regime_of(asked, llada.spec.hash))
     assert choice.gate is not None
     assert choice.gate.version == "paper"
     engine = Engine(llada)
@@ -67,6 +67,6 @@ def test_a_request_in_the_paper_s_setting_is_served(llada):
         pass
     assert handle.result().handoff_step == step_at(0.6, 64)
     other = dataclasses.replace(asked, block_length=32)
-    refused = gates.resolve(Gate("constant"), regime_of(other, llada.spec.hash))
+    refused = gates.resolve(GateSettings("constant"), regime_of(other, llada.spec.hash))
     assert refused.gate is None
     assert "block_length" in (refused.fallback_reason or "")

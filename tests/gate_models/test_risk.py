@@ -9,7 +9,7 @@ import pytest
 
 from gate_models.offline.gate_training.train import handoff_losses, risk_settings
 from gate_models.statistics.betting import growth_rates, log_wealth, prompts_needed, upper_bound
-from gate_models.statistics.fixed_sequence import MARGINS, Ladder
+from gate_models.statistics.fixed_sequence import MARGINS, FixedSequenceTest
 
 NEEDED = -math.log(0.05)
 
@@ -46,19 +46,21 @@ def test_power_and_the_number_of_prompts():
 def test_the_ladder_stops_at_the_first_rung_that_fails():
     """Not monotone: the rung after a failed one would pass, and is not used."""
     zero, bad = np.zeros(200), np.full(200, 0.2)
-    ladder = Ladder.calibrate([((0.9, 0.002), zero), ((0.6, 0.002), zero), ((0.3, 0.002), bad), ((0.1, 0.002), zero)])
+    ladder = FixedSequenceTest.calibrate(
+        [((0.9, 0.002), zero), ((0.6, 0.002), zero), ((0.3, 0.002), bad), ((0.1, 0.002), zero)]
+    )
     assert ladder.choose(0.03, 0.95).setting == (0.6, 0.002)
     assert ladder.choose(0.035, 0.95).setting == (0.6, 0.002)  # rounded down to 0.03
     assert ladder.choose(0.01, 0.95).setting is None  # 200 prompts are too few for 0.01
-    assert Ladder.from_json(ladder.to_json()) == ladder
+    assert FixedSequenceTest.from_json(ladder.to_json()) == ladder
     with pytest.raises(ValueError, match="same prompts"):
-        Ladder.calibrate([((0.9, 0.0), zero), ((0.8, 0.0), zero[:5])])
+        FixedSequenceTest.calibrate([((0.9, 0.0), zero), ((0.8, 0.0), zero[:5])])
 
 
 def test_refusals_say_what_would_help():
-    few = Ladder.calibrate([((0.9, 0.002), np.zeros(40))])
+    few = FixedSequenceTest.calibrate([((0.9, 0.002), np.zeros(40))])
     assert "about 77 more would do" in (few.choose(0.03, 0.95).refusal or "")
-    lossy = Ladder.calibrate([((0.9, 0.002), np.full(40, 0.5))])
+    lossy = FixedSequenceTest.calibrate([((0.9, 0.002), np.full(40, 0.5))])
     assert "too large" in (lossy.choose(0.03, 0.95).refusal or "")
     assert f"{MARGINS[0]:g}" in (few.choose(0.001, 0.95).refusal or "")
 
@@ -67,21 +69,21 @@ def test_refusals_say_what_would_help():
 def test_what_a_refusal_promises_is_true_at_the_confidence_that_was_asked_for(confidence, said):
     """So many more prompts do, with the losses that were seen coming round again; a round of 20 fewer does not."""
     losses = np.array([*[0.0] * 19, 0.15])
-    refusal = Ladder.calibrate([((0.9, 0.002), losses)]).choose(0.03, confidence).refusal or ""
+    refusal = FixedSequenceTest.calibrate([((0.9, 0.002), losses)]).choose(0.03, confidence).refusal or ""
     assert f"with {said} confidence" in refusal
     more = int(refusal.split("about ")[1].split()[0])
     for extra, certified in ((more, True), (more - 20, False)):
-        ladder = Ladder.calibrate([((0.9, 0.002), np.resize(losses, losses.size + extra))])
+        ladder = FixedSequenceTest.calibrate([((0.9, 0.002), np.resize(losses, losses.size + extra))])
         assert (ladder.choose(0.03, confidence).setting is not None) == certified
 
 
 def test_a_ladder_that_does_not_fit_is_refused():
-    content = Ladder.calibrate([((0.9, 0.002), np.zeros(40))]).to_json()
+    content = FixedSequenceTest.calibrate([((0.9, 0.002), np.zeros(40))]).to_json()
     for name in ("margins", "stakes"):
         with pytest.raises(ValueError, match="other"):
-            Ladder.from_json(content | {name: content[name][:-1]})
+            FixedSequenceTest.from_json(content | {name: content[name][:-1]})
     with pytest.raises(ValueError, match="rate of every stake"):
-        Ladder.from_json(content | {"rungs": [[0.9, 0.002, 0.0, content["rungs"][0][3][1:]]]})
+        FixedSequenceTest.from_json(content | {"rungs": [[0.9, 0.002, 0.0, content["rungs"][0][3][1:]]]})
 
 
 def test_losses_are_intention_to_treat_at_the_first_handoff():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from decoding.models.registry import load_model
-from decoding.policy.decoding_policy import Gate
+from decoding.policy.decoding_policy import GateSettings
 from gate_models.features import vector
 from gate_models.features.argmax_fill import Reader
 from gate_models.gates import artifact
@@ -87,8 +87,8 @@ def test_one_command_trains_gates_that_serve(folder, tmp_path):
     model = load_model(str(load_census(folder).manifest["model"]))
     resolver = LearnedGates([loaded], ConstantGates(()), Reader.of(model.spec, model.codec))
     regime = gates.regime(model.spec.hash, "ifeval-no-comma", 8)
-    assert resolver.resolve(Gate("value"), regime).gate is not None
-    assert resolver.resolve(Gate("value"), replace(regime, tail_width=8)).gate is None
+    assert resolver.resolve(GateSettings("value"), regime).gate is not None
+    assert resolver.resolve(GateSettings("value"), replace(regime, tail_width=8)).gate is None
 
 
 def test_wrong_models_and_families_are_refused(folder, tmp_path):

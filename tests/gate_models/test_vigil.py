@@ -9,7 +9,7 @@ from itertools import count, cycle, zip_longest
 import numpy as np
 import pytest
 
-from gate_models.gates.monitor import OUTCOMES, AuditPair, Vigil, epoch_error
+from gate_models.gates.monitor import OUTCOMES, AuditPair, GateMonitor, epoch_error
 from gate_models.offline.gate_audit.monitor_power import ACTIVE, BAD, SUSPENDED, UNCERTIFIED, delays, draw, fold
 from gate_models.statistics.betting import log_wealth
 
@@ -33,13 +33,13 @@ def test_epochs_together_spend_the_error():
 def test_settings_outside_0_and_1_are_refused():
     for wrong in (0.0, 1.0, math.nan):
         with pytest.raises(ValueError, match="confidence"):
-            Vigil(confidence=wrong)
+            GateMonitor(confidence=wrong)
         with pytest.raises(ValueError, match="margin"):
-            Vigil(margin=wrong)
+            GateMonitor(margin=wrong)
 
 
 def test_it_begins_uncertified_and_knows_nothing():
-    verdict = Vigil().verdict
+    verdict = GateMonitor().verdict
     assert (verdict.state, verdict.pairs, verdict.prompts, verdict.gap) == ("uncertified", 0, 0, None)
     assert (verdict.low, verdict.high, verdict.epoch, verdict.epoch_pairs) == (-1.0, 1.0, 0, 0)
     assert verdict.needed is None
@@ -48,7 +48,7 @@ def test_it_begins_uncertified_and_knows_nothing():
 
 def test_pairs_without_any_difference_certify_from_the_177th_on():
     """Real pairs differ now and then, which is why the notes say 850; betting alone, one-sided, needs 117."""
-    vigil = Vigil()
+    vigil = GateMonitor()
     first = vigil.add(pair(0, 0))
     assert first.needed == 176
     states = [vigil.add(pair(number, 0, both=number % 2 == 0)).state for number in range(1, 200)]
@@ -72,7 +72,7 @@ def spread(worse: int, better: int, among: int = 100) -> list[int]:
 def test_needed_says_when_a_gate_will_be_active(before):
     """Outcomes recur every 100 pairs. "About" while it is suspended: pairs since the worst moment look a bit better."""
     numbers = count()
-    vigil = Vigil.replay([pair(next(numbers), gap) for gap in before])
+    vigil = GateMonitor.replay([pair(next(numbers), gap) for gap in before])
     assert vigil.verdict.state == ("suspended" if before else "uncertified")
     for gap in spread(3, 3) * 2:
         promised = vigil.add(pair(next(numbers), gap)).needed
@@ -87,7 +87,7 @@ def test_needed_says_when_a_gate_will_be_active(before):
 
 
 def test_none_is_needed_where_none_would_do():
-    vigil = Vigil()
+    vigil = GateMonitor()
     verdicts = [vigil.add(pair(number, -1 if number % 4 == 0 else 0)) for number in range(300)]
     assert verdicts[-1].state == "suspended"
     assert {verdict.needed for verdict in verdicts if verdict.state == "uncertified"} == {None}
@@ -95,7 +95,7 @@ def test_none_is_needed_where_none_would_do():
 
 
 def test_a_suspension_is_what_the_upper_bound_says_and_begins_an_epoch_that_remembers_nothing():
-    vigil, before = Vigil(), Vigil().verdict
+    vigil, before = GateMonitor(), GateMonitor().verdict
     for number in range(1000):
         verdict = vigil.add(pair(number, -1 if number % 5 == 0 else 0))
         if verdict.state == "suspended":
@@ -125,7 +125,7 @@ def test_streams_folded_at_once_are_the_vigils(margin, confidence, stretches):
     gaps = phases(np.random.default_rng(2), 6, 0.3, *stretches)
     course = fold(gaps, margin=margin, confidence=confidence)
     for stream, states, epochs in zip(gaps, course.state, course.epoch, strict=True):
-        vigil = Vigil(margin=margin, confidence=confidence)
+        vigil = GateMonitor(margin=margin, confidence=confidence)
         found = [vigil.add(pair(number, gap)) for number, gap in enumerate(stream)]
         assert [STATES[verdict.state] for verdict in found] == states.tolist()
         assert [verdict.epoch for verdict in found] == epochs.tolist()
@@ -138,12 +138,12 @@ def test_replay_is_the_same_as_one_by_one():
     rng = np.random.default_rng(3)
     gaps = phases(rng, 1, 0.3, (900, -0.2))[0]
     stream = [pair(rng.integers(500), gap) for gap in gaps]
-    vigil = Vigil(margin=0.05, confidence=0.9)
+    vigil = GateMonitor(margin=0.05, confidence=0.9)
     for index, one in enumerate(stream):
         verdict = vigil.add(one)
         if index % 150 == 0:
-            assert Vigil.replay(stream[: index + 1], margin=0.05, confidence=0.9).verdict == verdict
-    assert Vigil.replay(stream, margin=0.05, confidence=0.9).verdict == vigil.verdict
+            assert GateMonitor.replay(stream[: index + 1], margin=0.05, confidence=0.9).verdict == verdict
+    assert GateMonitor.replay(stream, margin=0.05, confidence=0.9).verdict == vigil.verdict
     assert vigil.verdict.epoch >= 1
 
 
@@ -211,7 +211,7 @@ def test_what_a_gate_does_is_seen_in_95_of_100_streams_within(course, awaited, d
 def test_only_the_first_pair_of_a_prompt_counts_in_an_epoch():
     rng = np.random.default_rng(9)
     gaps = draw(rng, 1, 300, gap=0.0, discordance=0.1)[0]
-    alone, repeated = Vigil(), Vigil()
+    alone, repeated = GateMonitor(), GateMonitor()
     for prompt, gap in enumerate(gaps):
         known = alone.add(pair(prompt, gap))
         repeated.add(pair(prompt, gap))
@@ -224,7 +224,7 @@ def test_only_the_first_pair_of_a_prompt_counts_in_an_epoch():
 
 
 def test_a_new_epoch_takes_known_prompts_again():
-    vigil = Vigil.replay(pair(number, -1) for number in range(20))
+    vigil = GateMonitor.replay(pair(number, -1) for number in range(20))
     known = vigil.verdict
     assert known.state == "suspended"
     verdict = vigil.add(pair(0, 0))
@@ -238,6 +238,6 @@ def test_repeated_prompts_do_not_break_the_error_and_would_if_each_pair_counted(
     assert naive.ever(SUSPENDED).mean() > 3 * ERROR
     assert course.ever(SUSPENDED).mean() <= ERROR
     for stream in np.flatnonzero(naive.ever(SUSPENDED) & ~course.ever(SUSPENDED))[:5]:
-        vigil = Vigil.replay(pair(prompt, gap) for prompt, gap in enumerate(prompts[stream]) for _ in range(30))
+        vigil = GateMonitor.replay(pair(prompt, gap) for prompt, gap in enumerate(prompts[stream]) for _ in range(30))
         assert (vigil.verdict.epoch, STATES[vigil.verdict.state]) == (0, course.state[stream, -1])
         assert vigil.verdict.pairs == 1800

@@ -6,7 +6,7 @@ import pytest
 
 from decoding.gates.protocol import BuiltinGates
 from gate_models.offline.benchmarks.tasks import load_task
-from gate_models.policies.cascade import Cascades, Plan, read_cascades, shipped_path
+from gate_models.policies.cascade import AttemptOrder, Cascades, read_cascades, shipped_path
 from gate_models.policies.family_gates import needs_family, shipped_gates
 from gate_models.policies.names import parse_policy
 from service.commands import local
@@ -21,7 +21,7 @@ BODY = {"constraint": {"type": "keywords", "keywords": ["dog", "ball", "beach"]}
 
 @pytest.fixture
 def learned_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = Plan(FAMILY, mini().spec.hash, ("value:k8:repair3x2", "full_cfg:repair3x4", "full_cfg:repair3x4"))
+    plan = AttemptOrder(FAMILY, mini().spec.hash, ("value:k8:repair3x2", "full_cfg:repair3x4", "full_cfg:repair3x4"))
     monkeypatch.setattr(translate, "shipped_cascades", lambda: Cascades((plan,)))
 
 

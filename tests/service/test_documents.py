@@ -48,7 +48,7 @@ def test_the_committed_document_is_current():
 def test_policy_fields_follow_the_decoder():
     assert set(PolicyRequest.model_fields) == names(policies.DecodingPolicy)
     assert set(ResolvedPolicy.model_fields) == names(policies.DecodingPolicy)
-    assert set(GateRequest.model_fields) == set(GateSettings.model_fields) == names(policies.Gate)
+    assert set(GateRequest.model_fields) == set(GateSettings.model_fields) == names(policies.GateSettings)
     assert set(RepairRequest.model_fields) == set(RepairSettings.model_fields) == names(Repair)
     assert set(ReopenEventReply.model_fields) == names(ReopenEvent) | {"index", "pieces"}
     assert {"predicted_horizon", "handoff_fate", "fate_confidence"} <= names(Decision) & set(GateResult.model_fields)

@@ -7,7 +7,7 @@ import pytest
 from decoding.gates.protocol import BuiltinGates
 from decoding.models.registry import load_model
 from decoding.request.job import regime_of
-from service.committor.horizons import Horizons, Measured
+from service.committor.horizons import HorizonStore, Measured
 from service.config.settings import Settings
 from service.generation.prepare import prepare
 from service.schemas.generate import GenerateRequest
@@ -35,7 +35,7 @@ def record(server, prompt, peak, step=5):
     measured = Measured(job, regime_of(job, model.spec.hash), step, peak, "handoff", 24, prompt, "com-none")
     database = open_database(f"sqlite:///{server.log.resolve()}.db")
     with database.write() as connection:
-        Horizons(database).record(connection, "anonymous", measured)
+        HorizonStore(database).record(connection, "anonymous", measured)
     database.close()
 
 

@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import update
 
 from decoding.gates.protocol import GateView
-from decoding.policy.decoding_policy import Gate, resolve_policy
+from decoding.policy.decoding_policy import GateSettings, resolve_policy
 from decoding.request.job import Job, Sampling, regime_of
 from decoding.sampling.noise import NoiseKey
-from service.committor.horizons import CallerHorizons, Horizons, Measured, RecordedGate
+from service.committor.horizons import CallerHorizons, HorizonStore, Measured, RecordedGate
 from service.committor.tables import HORIZONS, UnknownEntryError
 from service.generation.repair_anchor import PeakChoice
 from service.storage.database import DatabaseError
@@ -18,7 +18,7 @@ MODEL = "hash"
 
 
 def job_for(prompt=(5, 6), seed=0, steps=8, gate=None, **policy):
-    resolved = resolve_policy("handoff", {"gate": gate or Gate("recorded"), **policy})
+    resolved = resolve_policy("handoff", {"gate": gate or GateSettings("recorded"), **policy})
     return Job(
         prompt, 8, steps, resolved, NoiseKey(seed), sampling=Sampling(), family="commongen-k3", constraint={"type": "x"}
     )
@@ -35,11 +35,11 @@ def choice(horizons, key_id, job, model=MODEL):
 
 
 def test_a_horizon_serves_its_key_prompt_and_setting_alone(database):
-    horizons = Horizons(database)
+    horizons = HorizonStore(database)
     job = job_for()
     assert "no horizon is recorded" in choice(horizons, "a", job).fallback_reason
     record(horizons, "a", job, 3)
-    gate = choice(horizons, "a", job_for(seed=9, gate=Gate("recorded"))).gate
+    gate = choice(horizons, "a", job_for(seed=9, gate=GateSettings("recorded"))).gate
     assert (gate.planned_step(8), gate.checkpoints(8), gate.handoff_fate) == (3, {3}, "handoff")
     assert choice(horizons, "b", job).gate is None
     assert choice(horizons, "a", job_for(prompt=(5, 7))).gate is None
@@ -59,7 +59,7 @@ def test_a_horizon_serves_its_key_prompt_and_setting_alone(database):
 
 
 def test_a_peak_serves_its_setting_alone(database):
-    horizons = Horizons(database)
+    horizons = HorizonStore(database)
     job = job_for()
 
     def peak(job, key_id="a"):
@@ -67,7 +67,7 @@ def test_a_peak_serves_its_setting_alone(database):
 
     assert (peak(job).step, "no horizon is recorded" in peak(job).reason) == (None, True)
     record(horizons, "a", job, 3)
-    assert peak(job_for(seed=9, gate=Gate("fraction", fraction=0.5))) == PeakChoice(5)
+    assert peak(job_for(seed=9, gate=GateSettings("fraction", fraction=0.5))) == PeakChoice(5)
     assert (peak(job, "b").step, peak(job_for(prompt=(5, 7))).step) == (None, None)
     other = peak(job_for(tail_width=2))
     assert (other.step, "tail_width" in other.reason) == (None, True)
@@ -86,7 +86,7 @@ def unreadable():
 
 
 def test_a_newer_measurement_takes_the_older_one_s_place(database):
-    horizons = Horizons(database)
+    horizons = HorizonStore(database)
     record(horizons, "a", job_for(), 3)
     record(horizons, "a", job_for(), None)
     (found,) = horizons.page("a", 9)
@@ -96,7 +96,7 @@ def test_a_newer_measurement_takes_the_older_one_s_place(database):
 
 
 def test_horizons_are_listed_in_pages_and_forgotten(database):
-    horizons = Horizons(database)
+    horizons = HorizonStore(database)
     for step in range(5):
         record(horizons, "a", job_for(prompt=(step,)), step)
     record(horizons, "b", job_for(), 1)
@@ -116,7 +116,7 @@ def test_horizons_are_listed_in_pages_and_forgotten(database):
 
 
 def test_a_prompt_with_a_nul_is_kept_by_every_database(database):
-    horizons = Horizons(database)
+    horizons = HorizonStore(database)
     record(horizons, "a", job_for(), 3, prompt="a\0b")
     assert [found.prompt for found in horizons.page("a", 9)] == ["a\ufffdb"]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.shadow_audit.sample import Case
+from service.shadow_audit.sample import AuditCandidate
 from service.shadow_audit.store import ShadowStore
 from service.storage.database import open_database
 from tests.service.process import error_of, total
@@ -101,7 +101,7 @@ def test_a_suspended_gate_falls_back_over_http(spawn, tmp_path):
     desk = Desk(database)
     gate = next(gate for gate in desk.shadow.watch.held if (gate.family, gate.source, gate.tail_width) == WATCHED)
     store = ShadowStore(database, "other", 60)
-    case = Case(gate, "full", "gen-0", 0, "p0", 3, True, "", {"family": gate.family}, None, None)
+    case = AuditCandidate(gate, "full", "gen-0", 0, "p0", 3, True, "", {"family": gate.family}, None, None)
     cases = [replace(case, request_id=f"gen-{index}", prompt=f"p{index}") for index in range(12)]
     store.keep(cases, {}, 100)
     for _ in cases:

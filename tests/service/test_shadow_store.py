@@ -13,15 +13,15 @@ import pytest
 from sqlalchemy import func, select, update
 from typer.testing import CliRunner
 
-from gate_models.gates.monitor import AuditPair, Vigil
+from gate_models.gates.monitor import AuditPair, GateMonitor
 from service.backend.watched_gates import AuditedGate
 from service.cli import app
 from service.config.settings import Settings
 from service.metrics.recorder import Metrics
-from service.shadow_audit.sample import Case
+from service.shadow_audit.sample import AuditCandidate
 from service.shadow_audit.store import ShadowStore
 from service.shadow_audit.tables import AUDITS, GATES
-from service.shadow_audit.verdicts import Watch
+from service.shadow_audit.verdicts import GateVerdicts
 from service.storage.leases import MAX_ATTEMPTS, LeaseLostError
 
 MODEL = "hash"
@@ -39,7 +39,9 @@ def stores(database):
 def case(index=0, gate=GATE, ok=True, served="handoff"):
     recipe = {"canvas": [1, 2], "place": [0, 1, False], "family": gate.family, "prompt_ids": [index]}
     features = {"schema": "s", "values": {"kl_mean": 0.5}}
-    return Case(gate, served, f"gen-{index}", 0, f"p{index}", 3, ok, "a text", recipe, {"handoff": True}, features)
+    return AuditCandidate(
+        gate, served, f"gen-{index}", 0, f"p{index}", 3, ok, "a text", recipe, {"handoff": True}, features
+    )
 
 
 def finish(store, audit, *, handoff=True, full=True):
@@ -145,7 +147,7 @@ def test_what_finds_no_room_is_counted(stores):
 
 
 def watch(store, metrics=None, **settings):
-    return Watch(store, MODEL, [GATE], Settings(**settings), metrics or Metrics())
+    return GateVerdicts(store, MODEL, [GATE], Settings(**settings), metrics or Metrics())
 
 
 def add(store, first, count, *, handoff, full):
@@ -165,7 +167,7 @@ def test_a_server_learns_of_another_s_pairs_and_after_a_restart_knows_the_same(s
     assert [record.levelname for record in caplog.records if "is suspended" in record.getMessage()] == ["WARNING"]
     assert theirs.state(GATE) == "uncertified"
     theirs.refresh()
-    expected = Vigil.replay([AuditPair(f"p{index}", False, True) for index in range(20)], margin=0.3).verdict
+    expected = GateMonitor.replay([AuditPair(f"p{index}", False, True) for index in range(20)], margin=0.3).verdict
     assert mine.verdict(GATE).counts == theirs.verdict(GATE).counts == expected.counts
     restarted = watch(store, audit_margin=0.3)
     assert restarted.suspended(GATE)  # before a pair has been read

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from service.backend.watched_gates import SuspendedChoice
-from service.shadow_audit.sample import Chosen, case_of, satisfied
+from service.shadow_audit.sample import ChosenSample, case_of, satisfied
 from service.shadow_audit.store import ShadowStore
 from service.storage.database import open_database
 from tests.gate_models import gates
@@ -30,7 +30,7 @@ def planted(desk, count, *, handoff, full):
     """Pairs of different prompts, as another server on the database would have found them; the gate."""
     prepared, (handle,) = desk.serve()
     gate, asked = desk.shadow._asked(prepared)
-    chosen = Chosen(gate, asked, "handoff", prepared.id, 0, handle)
+    chosen = ChosenSample(gate, asked, "handoff", prepared.id, 0, handle)
     case = case_of(chosen, mini(), desk.backend.gates.reader)
     desk.shadow._arrived.get()
     other = ShadowStore(desk.shadow.store.database, "other", 60)

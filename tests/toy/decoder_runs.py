@@ -11,11 +11,11 @@ import torch
 from scipy import stats
 
 from decoding.engine.engine import Engine
-from decoding.engine.handle import Handle, Outcome
+from decoding.engine.handle import DecodingResult, Handle
 from decoding.engine.runner import Runner
 from decoding.engine.scheduler import Scheduler
 from decoding.gates import protocol
-from decoding.policy.decoding_policy import DecodingPolicy, Gate
+from decoding.policy.decoding_policy import DecodingPolicy, GateSettings
 from decoding.request.job import Job, Sampling
 from decoding.sampling.commit_order import Order
 from decoding.sampling.kernel import Candidates
@@ -50,7 +50,7 @@ def policy_of(rules: Rules, handoff: int | None) -> DecodingPolicy:
             "base",
             guidance_scale=0.0,
             order=order,
-            gate=Gate("never"),
+            gate=GateSettings("never"),
             tail_width=rules.tail_width,
             tail_threshold=rules.tail_threshold,
         )
@@ -60,14 +60,14 @@ def policy_of(rules: Rules, handoff: int | None) -> DecodingPolicy:
             guidance_scale=rules.scale,
             order=rules.order,
             guided_width=rules.guided_width,
-            gate=Gate("never"),
+            gate=GateSettings("never"),
         )
     return DecodingPolicy(
         "handoff",
         guidance_scale=rules.scale,
         order=rules.order,
         guided_width=rules.guided_width,
-        gate=Gate("fraction", fraction=handoff / rules.steps),
+        gate=GateSettings("fraction", fraction=handoff / rules.steps),
         tail_width=rules.tail_width,
         tail_threshold=rules.tail_threshold,
     )
@@ -107,7 +107,7 @@ def engine_of(tables: ToyTables, *, invariant: bool = False) -> Engine:
     )
 
 
-def finish(engine: Engine, handles: Sequence[Handle]) -> list[Outcome]:
+def finish(engine: Engine, handles: Sequence[Handle]) -> list[DecodingResult]:
     """Step the engine until nothing is left; the outcomes of `handles`."""
     while engine.step():
         pass
@@ -116,21 +116,21 @@ def finish(engine: Engine, handles: Sequence[Handle]) -> list[Outcome]:
 
 def decode(
     tables: ToyTables, rules: Rules, handoff: int | None, count: int, *, seed: int = 0, invariant: bool = False
-) -> list[Outcome]:
+) -> list[DecodingResult]:
     """`count` independent canvases."""
     engine = engine_of(tables, invariant=invariant)
     jobs = [job_of(tables, rules, handoff, seed=seed, rollout=index) for index in range(count)]
     return finish(engine, engine.submit_all(jobs))
 
 
-def path_of(outcome: Outcome, canvas: Canvas, mask_id: int, steps: int) -> tuple[int, ...]:
+def path_of(outcome: DecodingResult, canvas: Canvas, mask_id: int, steps: int) -> tuple[int, ...]:
     """State numbers X_0..X_T of a run, from its trace; a run that ends early stays where it is."""
     last = len(outcome.trace.steps)
     prefixes = [outcome.trace.prefix(min(t, last), mask_id) for t in range(steps + 1)]
     return tuple(canvas.number(None if i == mask_id else int(i) for i in prefix) for prefix in prefixes)
 
 
-def count_paths(outcomes: Sequence[Outcome], tables: ToyTables, steps: int) -> Counter[tuple[int, ...]]:
+def count_paths(outcomes: Sequence[DecodingResult], tables: ToyTables, steps: int) -> Counter[tuple[int, ...]]:
     return Counter(path_of(outcome, tables.canvas, tables.mask_id, steps) for outcome in outcomes)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from decoding.engine.handle import Outcome
+from decoding.engine.handle import DecodingResult
 from gate_models.committor.committor import BASE, GUIDED, Arm, Committor, Coupling, State, cell_jobs, collect
 from gate_models.offline.toy.exact_committor import ExactToy
 from gate_models.offline.toy.exact_step import Phase, Rules, schedule
@@ -43,7 +43,7 @@ def measured(
     coupling: Coupling = "independent",
     fill_after: int | None = None,
     rules: Rules = RULES,
-) -> tuple[Committor, list[Outcome]]:
+) -> tuple[Committor, list[DecodingResult]]:
     engine = engine_of(TABLES)
     planned = [cell_jobs(state(rules), arm, count, coupling=coupling, fill_after=fill_after) for arm in arms]
     outcomes = finish(engine, engine.submit_all([job for jobs in planned for job in jobs]))

@@ -14,7 +14,7 @@ from gate_models.offline.gate_training.value_fit import fit_head, induce
 from gate_models.offline.toy.exact_committor import ExactToy
 from gate_models.offline.toy.exact_step import Rules
 from gate_models.offline.toy.model import ToyTables, random_tables
-from gate_models.statistics.fixed_sequence import MARGINS, Ladder
+from gate_models.statistics.fixed_sequence import MARGINS, FixedSequenceTest
 
 STEPS = 4
 CHECKPOINTS = (1, 2, 3)
@@ -135,7 +135,7 @@ def test_the_risk_promise_holds_over_calibrations():
         for setting in settings:
             kept = rng.binomial(12, np.clip(curves[drawn, round(setting[0] * STEPS)], 0, 1)) / 12
             tested.append((setting, full - kept))
-        chosen = Ladder.calibrate(tested).choose(column, 0.95).setting
+        chosen = FixedSequenceTest.calibrate(tested).choose(column, 0.95).setting
         certified += chosen is not None
         broken += chosen is not None and true[chosen] > column
     assert certified > 0.3 * rounds

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from decoding.engine.rollouts import continuations, run_all
-from decoding.policy.decoding_policy import DecodingPolicy, Gate
+from decoding.policy.decoding_policy import DecodingPolicy, GateSettings
 from decoding.sampling import commit_order
 from decoding.sampling.block_schedule import BlockSchedule
 from gate_models.offline.toy.exact_committor import ExactToy
@@ -106,7 +106,7 @@ def test_tail_width_overrides_base_and_adaptive_policies() -> None:
     """The override also holds for a base policy, and a width of 1 drops an adaptive threshold."""
     base = job_of(TABLES, Rules(4), 0)
     assert continuations(base, [3] * 4, 0, guided=False, count=1, arm="", tail_width=3)[0].policy.tail_width == 3
-    adaptive = DecodingPolicy("handoff", gate=Gate("fraction", fraction=0.5), tail_width=3, tail_threshold=0.9)
+    adaptive = DecodingPolicy("handoff", gate=GateSettings("fraction", fraction=0.5), tail_width=3, tail_threshold=0.9)
     jobs = continuations(replace(base, policy=adaptive), [3] * 4, 0, guided=False, count=1, arm="", tail_width=1)
     assert (jobs[0].policy.tail_width, jobs[0].policy.tail_threshold) == (1, None)
 

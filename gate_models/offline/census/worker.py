@@ -11,7 +11,7 @@ import numpy as np
 
 from decoding.constraints import parse
 from decoding.engine.engine import Engine
-from decoding.engine.handle import Outcome
+from decoding.engine.handle import DecodingResult
 from decoding.engine.runner import Runner
 from decoding.engine.scheduler import Scheduler
 from decoding.models.compute import compute_mode
@@ -105,7 +105,7 @@ def run_job(model: DenoisingModel, settings: CensusSettings, unit: Unit, weight:
     )
 
 
-def _decode(engine: Engine, jobs: list[Job], report: Report) -> list[Outcome]:
+def _decode(engine: Engine, jobs: list[Job], report: Report) -> list[DecodingResult]:
     """Outcomes of jobs, decoded on this thread."""
     handles = engine.submit_all(jobs)
     counts = engine.runner.counts
@@ -118,7 +118,7 @@ def _decode(engine: Engine, jobs: list[Job], report: Report) -> list[Outcome]:
     return [handle.result(0) for handle in handles]
 
 
-def _record(model: DenoisingModel, item: WorkItem, run: tuple[float, int], outcome: Outcome) -> RunRecord:
+def _record(model: DenoisingModel, item: WorkItem, run: tuple[float, int], outcome: DecodingResult) -> RunRecord:
     unit, prompt = item.unit, item.unit.prompt
     judge = judge_of(model, prompt.constraint)
     verdict = judge(outcome.content)

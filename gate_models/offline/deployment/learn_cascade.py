@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from decoding.constraints import FAMILIES
 from gate_models.offline.deployment.results import Cells, Sample, truncated
-from gate_models.policies.cascade import Cascades, Plan, read_cascades, shipped_path, write_cascades
+from gate_models.policies.cascade import AttemptOrder, Cascades, read_cascades, shipped_path, write_cascades
 from gate_models.policies.names import parse_policy
 
 PRIOR: Final = 1.0
@@ -74,7 +74,7 @@ def greedy_order(candidates: Sequence[Candidate], length: int) -> tuple[str, ...
     return tuple(order)
 
 
-def learn(result: Mapping[str, Any], *, length: int = 6, fluency_factor: float | None = None) -> list[Plan]:
+def learn(result: Mapping[str, Any], *, length: int = 6, fluency_factor: float | None = None) -> list[AttemptOrder]:
     """A plan for every family of an evaluation (`astargate evaluate --out`) that ordered policies can be read from."""
     plans = []
     for task, cells in result["tasks"].items():
@@ -95,7 +95,7 @@ def learn(result: Mapping[str, Any], *, length: int = 6, fluency_factor: float |
                 c.name: {"success": float(c.rates.mean()), "rows": c.rows, "perplexity": c.perplexity} for c in found
             },
         }
-        plans.append(Plan(task, result["model_hash"], greedy_order(found, length), evidence))
+        plans.append(AttemptOrder(task, result["model_hash"], greedy_order(found, length), evidence))
     return plans
 
 

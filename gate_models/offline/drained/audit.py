@@ -20,7 +20,7 @@ from typing import Any
 from decoding.gates.protocol import Regime
 from gate_models.gates.calibrated import shipped_file
 from gate_models.gates.drained import DrainedThreshold, read_thresholds, write_thresholds
-from gate_models.offline.drained.calibrate import ORDERS, REFERENCE, WIDTHS, Plan
+from gate_models.offline.drained.calibrate import ORDERS, REFERENCE, WIDTHS, CalibrationPlan
 from gate_models.offline.gate_audit.results import Fluency
 from gate_models.offline.order_study.matches import shown
 from gate_models.offline.order_study.points import Group, Point, points, read
@@ -32,7 +32,8 @@ from gate_models.policies.names import parse_policy
 def policies() -> list[str]:
     """What the audit decodes: full CFG, and each order's calibrated threshold at each tail width."""
     heads = [
-        "calibrated" if order == REFERENCE else f"calibrated:{order}:b{Plan(()).boost_threshold:g}" for order in ORDERS
+        "calibrated" if order == REFERENCE else f"calibrated:{order}:b{CalibrationPlan(()).boost_threshold:g}"
+        for order in ORDERS
     ]
     return [FULL, *(head if width == 1 else f"{head}:k{width}" for head in heads for width in WIDTHS)]
 

@@ -28,7 +28,7 @@ from decoding.gates.protocol import DrainedGate, Regime
 from decoding.models.compute import compute_mode
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.policy.decoding_policy import Gate
+from decoding.policy.decoding_policy import GateSettings
 from decoding.request.job import regime_of
 from gate_models.gates.drained import DrainedThreshold, read_thresholds, write_thresholds
 from gate_models.offline.benchmarks.tasks import TaskPrompt, expand, load_task
@@ -38,7 +38,7 @@ from gate_models.offline.gate_audit.arms import Arms, arms_at, decided_steps, ne
 from gate_models.offline.gate_audit.results import Fluency
 from gate_models.offline.gate_audit.sweep import SweepSettings, SweptRun, run_job, sweep
 from gate_models.offline.scorers.fluency import load_judge
-from gate_models.statistics.fixed_sequence import MARGINS, Ladder
+from gate_models.statistics.fixed_sequence import MARGINS, FixedSequenceTest
 
 THRESHOLDS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85)
 WIDTHS: Final = (1, 2, 4, 8)
@@ -49,7 +49,7 @@ SPLIT_SEED: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CalibrationPlan:
     """What is calibrated, and on how much."""
 
     tasks: tuple[str, ...]
@@ -101,7 +101,9 @@ def sweep_path(folder: Path, task: str, order: str) -> Path:
     return folder / f"drained-{task}-{order}.jsonl"
 
 
-def swept(model: DenoisingModel, prompts: Sequence[TaskPrompt], order: str, plan: Plan, folder: Path) -> list[SweptRun]:
+def swept(
+    model: DenoisingModel, prompts: Sequence[TaskPrompt], order: str, plan: CalibrationPlan, folder: Path
+) -> list[SweptRun]:
     """The runs of one task's prompts in one order; what `folder` holds already is kept."""
     return sweep(model, prompts, plan.settings(order), sweep_path(folder, prompts[0].task, order))
 
@@ -120,7 +122,7 @@ def held_prompts(folder: Path, task: str, samples: int) -> list[TaskPrompt]:
     return found
 
 
-def calibrate(model: DenoisingModel, plan: Plan, folder: Path) -> list[DrainedThreshold]:
+def calibrate(model: DenoisingModel, plan: CalibrationPlan, folder: Path) -> list[DrainedThreshold]:
     """One threshold for each family, order and tail width."""
     found, fluency = [], Fluency(load_judge())
     for task in plan.tasks:
@@ -129,14 +131,14 @@ def calibrate(model: DenoisingModel, plan: Plan, folder: Path) -> list[DrainedTh
         full = never_arms(runs[REFERENCE], 1)
         for order in ORDERS:
             job = run_job(model, runs[order][0].prompt, 0, plan.settings(order))
-            regime = regime_of(replace(job, policy=replace(job.policy, gate=Gate("drained"))), model.spec.hash)
+            regime = regime_of(replace(job, policy=replace(job.policy, gate=GateSettings("drained"))), model.spec.hash)
             regimes = [replace(regime, tail_width=width) for width in WIDTHS]
             found += [_threshold(runs[order], full, own, plan, task, fluency) for own in regimes]
     return found
 
 
 def _threshold(
-    runs: Sequence[SweptRun], full: Arms, regime: Regime, plan: Plan, task: str, fluency: Fluency
+    runs: Sequence[SweptRun], full: Arms, regime: Regime, plan: CalibrationPlan, task: str, fluency: Fluency
 ) -> DrainedThreshold:
     arms = {
         theta: arms_at(runs, "drained", regime.tail_width, decided_steps(runs, DrainedGate(theta), regime))
@@ -188,7 +190,7 @@ def largest_within(losses: Mapping[float, float], margin: float) -> float | None
 
 def certified(losses: Mapping[float, NDArray[np.float64]]) -> dict[str, float | None]:
     """By margin: the largest threshold whose loss is below it with 95 % confidence, smaller ones tested first."""
-    ladder = Ladder.calibrate([((theta, 0.0), losses[theta]) for theta in sorted(losses)])
+    ladder = FixedSequenceTest.calibrate([((theta, 0.0), losses[theta]) for theta in sorted(losses)])
     chosen = {margin: ladder.choose(margin, CONFIDENCE).setting for margin in MARGINS}
     return {f"{margin:g}": None if setting is None else setting[0] for margin, setting in chosen.items()}
 
@@ -202,7 +204,7 @@ def beside(found: Sequence[DrainedThreshold], path: Path) -> list[DrainedThresho
 
 def main() -> None:
     """Command line."""
-    own = Plan(())
+    own = CalibrationPlan(())
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", default="all")
     parser.add_argument("--prompts", type=int, default=100, help="prompts a task outside the audit set")
@@ -221,7 +223,7 @@ def main() -> None:
     if arguments.held and arguments.out is None:
         parser.error("--held decodes nothing; give --out too")
     prompts = None if arguments.held else arguments.prompts
-    plan = Plan(
+    plan = CalibrationPlan(
         expand(arguments.tasks.split(",")),
         prompts,
         arguments.samples,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from decoding.constraints import parse
-from decoding.gates.protocol import GateChoice, NeverGate
+from decoding.gates.protocol import GateResolution, NeverGate
 from decoding.models.protocol import DenoisingModel
 from decoding.request.job import Attempt, Job, Sampling, regime_of
 from decoding.sampling.noise import NoiseKey
@@ -15,13 +15,13 @@ from gate_models.gates.learned_resolver import LEARNED, LearnedGates
 from gate_models.offline.benchmarks.tasks import TaskPrompt
 from gate_models.offline.evaluation.measured_horizons import Horizons, horizons_in
 from gate_models.offline.evaluation.settings import EvaluateSettings
-from gate_models.policies.cascade import affordable, attempts_of, served, within_budget
+from gate_models.policies.cascade import affordable, attempts_of, resolve_attempt_gates, within_budget
 from gate_models.policies.family_gates import RECORDED, evidence, needs_family, shipped_gates, with_gate
 from gate_models.policies.names import NamedPolicy
 
 
 @dataclass(frozen=True, slots=True)
-class Jobs:
+class EvaluationJobs:
     """Makes the jobs of one policy."""
 
     model: DenoisingModel
@@ -32,11 +32,11 @@ class Jobs:
     horizons: Horizons | None
 
     @staticmethod
-    def of(model: DenoisingModel, named: NamedPolicy, settings: EvaluateSettings) -> Jobs:
+    def of(model: DenoisingModel, named: NamedPolicy, settings: EvaluateSettings) -> EvaluationJobs:
         setting = named.policy.gate
         is_open = named.policy.preset == "auto" or needs_family(setting)
         horizons = horizons_in(settings.census) if settings.census and setting.source == RECORDED else None
-        return Jobs(model, named, settings, shipped_gates(model) if is_open else None, horizons)
+        return EvaluationJobs(model, named, settings, shipped_gates(model) if is_open else None, horizons)
 
     def job(self, prompt: TaskPrompt, sample: int) -> Job:
         """The job of one text. Raises `ValueError` where `recorded` is asked for in another setting."""
@@ -44,7 +44,9 @@ class Jobs:
         if self.gates is None:
             return job
         if job.policy.preset == "auto":
-            return affordable(served(replace(job, policy=within_budget(job)), self.gates, self.model.spec.hash))
+            return affordable(
+                resolve_attempt_gates(replace(job, policy=within_budget(job)), self.gates, self.model.spec.hash)
+            )
         return with_gate(job, self._choice(prompt, job).gate or NeverGate())
 
     def fallback(self, prompts: Sequence[TaskPrompt]) -> dict[str, Any] | None:
@@ -92,12 +94,12 @@ class Jobs:
             attempts=attempts_of(named, predicate.family, spec.hash, prompt.gen_length),
         )
 
-    def _choice(self, prompt: TaskPrompt, job: Job) -> GateChoice:
+    def _choice(self, prompt: TaskPrompt, job: Job) -> GateResolution:
         regime = regime_of(job, self.model.spec.hash)
         if self.horizons is not None:
-            return GateChoice(self.horizons[prompt.task, prompt.id].gate(regime))
+            return GateResolution(self.horizons[prompt.task, prompt.id].gate(regime))
         if self.gates is None:
-            return GateChoice(job.gate)
+            return GateResolution(job.gate)
         return self.gates.resolve(job.policy.gate, regime)
 
 

@@ -27,7 +27,7 @@ from decoding.models.registry import load_model
 from decoding.sampling.commit_order import GUIDED_ORDERS
 from gate_models.offline.benchmarks.tasks import TaskPrompt, expand, load_task
 from gate_models.offline.census.plan import split_of
-from gate_models.offline.evaluation.jobs import Jobs
+from gate_models.offline.evaluation.jobs import EvaluationJobs
 from gate_models.offline.evaluation.measured_horizons import check_recorded
 from gate_models.offline.evaluation.settings import ABLATIONS, EvaluateSettings
 from gate_models.offline.runs.result_file import ResultFile, identity, summarise, table
@@ -64,7 +64,7 @@ def decode(
     """Samples of every prompt under a policy, and the seconds that they took."""
     runner = Runner(model, invariant=settings.invariant)
     engine = Engine(model, runner=runner, scheduler=Scheduler(max_rows=settings.max_rows, max_queued_rows=2**62))
-    jobs = Jobs.of(model, named, settings)
+    jobs = EvaluationJobs.of(model, named, settings)
     pending: list[tuple[TaskPrompt, int, Handle]] = [
         (prompt, sample, engine.submit(jobs.job(prompt, sample)))
         for prompt in prompts
@@ -187,7 +187,7 @@ def _run(
                 found = [asdict(sample) for sample in decoded], seconds
             samples, seconds = found
             row = summarise(samples, seconds) | {"fluency": fluency(judge, [sample["text"] for sample in samples])}
-            fallen = Jobs.of(model, named, settings).fallback(prompts)
+            fallen = EvaluationJobs.of(model, named, settings).fallback(prompts)
             row |= {} if fallen is None else {"fallback": fallen}
             tables[task][named.name] = row
             results.put(task, named.name, digest, row, samples)
@@ -211,7 +211,7 @@ def _identity(
     shown = [asdict(prompt) for prompt in prompts]
     return identity(
         model=f"{model.spec.hash} {model.spec.precision}",
-        policy=Jobs.of(model, named, settings).describe(prompts),
+        policy=EvaluationJobs.of(model, named, settings).describe(prompts),
         prompts=shown,
         settings=kept,
         software=software(),

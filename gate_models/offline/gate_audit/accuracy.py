@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold
 
 from gate_models.features import vector
-from gate_models.forest.heads import FOLDS, TERCILES, TREES, FateHead, OrdinalHead, bins
+from gate_models.forest.heads import FOLDS, TERCILES, TREES, FateHeadEstimator, OrdinalHead, bins
 from gate_models.offline.gate_training.dataset import Rows
 
 
@@ -46,7 +46,7 @@ def cross_validated(
     own = Rows(rows.features[:, columns], rows.horizon, rows.fate, rows.group, rows.leaf)
     known = own.of(np.isfinite(own.horizon))
     tercile, error, zero, mean = _horizon_scores(known, OrdinalHead(trees, own.leaf, random_state=seed, n_jobs=jobs))
-    fate, mode = _fate_scores(own, FateHead(trees, own.leaf, seed, jobs))
+    fate, mode = _fate_scores(own, FateHeadEstimator(trees, own.leaf, seed, jobs))
     return Accuracy(variant, int(np.unique(known.group).size), tercile, error, zero, mean, fate, mode)
 
 
@@ -64,7 +64,7 @@ def _horizon_scores(rows: Rows, head: OrdinalHead) -> tuple[float | None, ...]:
     return joined[0], joined[1], float(np.abs(rows.horizon).mean()), joined[2]
 
 
-def _fate_scores(rows: Rows, head: FateHead) -> tuple[float | None, float | None]:
+def _fate_scores(rows: Rows, head: FateHeadEstimator) -> tuple[float | None, float | None]:
     if np.unique(rows.group).size < 2 * FOLDS or np.unique(rows.fate).size < 2:
         return None, None
     hits, modes = [], []

@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoding.gates.protocol import BuiltinGates, Gate, NeverGate
-from decoding.policy.decoding_policy import Gate as Setting
-from decoding.policy.decoding_policy import step_at
+from decoding.policy.decoding_policy import GateSettings, step_at
 from gate_models.features.argmax_fill import Reader
-from gate_models.forest.heads import TAU, FateHead, OrdinalHead
+from gate_models.forest.heads import TAU, FateHeadEstimator, OrdinalHead
 from gate_models.forest.value_head import PRICES
 from gate_models.gates.bundle import GateBundle
 from gate_models.gates.learned_resolver import LearnedGates
@@ -35,9 +34,9 @@ def served(bundle: GateBundle, reader: Reader, width: int) -> Iterator[tuple[str
     regime = bundle.regime.lowest(nearest_width(bundle.regime.tail_widths, width))
     resolver = LearnedGates([bundle], BuiltinGates(), reader)
     settings = {
-        **{source: Setting(source) for source in ("constant", "raw", "policy")},
-        **{f"value {price:g}": Setting("value", row_price=price) for price in PRICES},
-        **{f"risk {margin:g}": Setting("risk", margin=margin, confidence=CONFIDENCE) for margin in MARGINS},
+        **{source: GateSettings(source) for source in ("constant", "raw", "policy")},
+        **{f"value {price:g}": GateSettings("value", row_price=price) for price in PRICES},
+        **{f"risk {margin:g}": GateSettings("risk", margin=margin, confidence=CONFIDENCE) for margin in MARGINS},
     }
     for name, setting in settings.items():
         gate = resolver.resolve(setting, regime).gate
@@ -117,7 +116,7 @@ def whole_run_heads(data: FamilyData, seed: int = 0) -> dict[str, WholeRun]:
     if np.unique(trained.group).size < 2 or np.unique(labelled.fate).size < 2:
         return {}
     ordinal = OrdinalHead(random_state=seed, min_samples_leaf=trained.leaf).fit(trained.features, trained.horizon)
-    fate = FateHead(random_state=seed, min_samples_leaf=labelled.leaf).fit(labelled.features, labelled.fate)
+    fate = FateHeadEstimator(random_state=seed, min_samples_leaf=labelled.leaf).fit(labelled.features, labelled.fate)
     asked = data.whole[data.main_run()]
     horizons, edges = ordinal.predict(asked), ordinal.edges_[ordinal.terciles(asked)]
     shares = fate.predict_proba(asked)

@@ -23,7 +23,7 @@ from decoding.engine.rollouts import continuations
 from decoding.engine.scheduler import Scheduler
 from decoding.gates.protocol import DrainedGate, Regime
 from decoding.models.protocol import DenoisingModel
-from decoding.policy.decoding_policy import FREEZE_GRID, Gate, resolve_policy, step_at
+from decoding.policy.decoding_policy import FREEZE_GRID, GateSettings, resolve_policy, step_at
 from decoding.records.trace import Trace
 from decoding.request.job import Job, Record, Sampling, regime_of
 from decoding.sampling.noise import NoiseKey
@@ -185,7 +185,7 @@ def run_job(model: DenoisingModel, prompt: TaskPrompt, sample: int, settings: Sw
         prompt_ids=tuple(model.codec.encode_prompt(prompt.text())),
         gen_length=prompt.gen_length,
         steps=prompt.steps,
-        policy=resolve_policy("handoff", given | {"gate": Gate("never")}),
+        policy=resolve_policy("handoff", given | {"gate": GateSettings("never")}),
         noise=NoiseKey(settings.seed, purpose="audit", arm=f"audit|{prompt.id}", rollout=sample),
         family=parse(prompt.constraint).family,
         sampling=Sampling(temperature=settings.temperature),

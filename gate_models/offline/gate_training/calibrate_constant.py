@@ -24,7 +24,7 @@ from decoding.gates.protocol import FractionGate
 from decoding.models.compute import compute_mode
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.policy.decoding_policy import Gate, resolve_policy, step_at
+from decoding.policy.decoding_policy import GateSettings, resolve_policy, step_at
 from decoding.request.job import Job, regime_of
 from decoding.sampling.noise import NoiseKey
 from gate_models.gates.constant import ConstantCut, earliest_safe, write_cuts
@@ -34,7 +34,7 @@ GRID: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ConstantPlan:
     """What to measure; `skip` leaves the first prompts of a task to evaluation."""
 
     tasks: tuple[str, ...]
@@ -47,7 +47,7 @@ class Plan:
     seed: int = 1
 
 
-def calibrate(model: DenoisingModel, plan: Plan) -> list[ConstantCut]:
+def calibrate(model: DenoisingModel, plan: ConstantPlan) -> list[ConstantCut]:
     """One cut for each family and tail width."""
     cuts = []
     for task in plan.tasks:
@@ -64,8 +64,12 @@ def calibrate(model: DenoisingModel, plan: Plan) -> list[ConstantCut]:
     return cuts
 
 
-def _job(model: DenoisingModel, prompt: TaskPrompt, plan: Plan, width: int) -> Job:
-    given: dict[str, Any] = {"guidance_scale": plan.guidance_scale, "tail_width": width, "gate": Gate("constant")}
+def _job(model: DenoisingModel, prompt: TaskPrompt, plan: ConstantPlan, width: int) -> Job:
+    given: dict[str, Any] = {
+        "guidance_scale": plan.guidance_scale,
+        "tail_width": width,
+        "gate": GateSettings("constant"),
+    }
     return Job(
         prompt_ids=tuple(model.codec.encode_prompt(prompt.text())),
         gen_length=prompt.gen_length,
@@ -77,7 +81,7 @@ def _job(model: DenoisingModel, prompt: TaskPrompt, plan: Plan, width: int) -> J
 
 
 def _sweep(
-    model: DenoisingModel, prompts: list[TaskPrompt], plan: Plan
+    model: DenoisingModel, prompts: list[TaskPrompt], plan: ConstantPlan
 ) -> tuple[float, dict[tuple[int, float], float]]:
     """Success of full CFG, and of each (tail width, cut) from shared prefixes."""
     engine = Engine(model, scheduler=Scheduler(max_queued_rows=2**62))
@@ -129,7 +133,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
-    plan = Plan(tuple(arguments.tasks.split(",")), prompts=arguments.prompts, skip=arguments.skip, seed=arguments.seed)
+    plan = ConstantPlan(
+        tuple(arguments.tasks.split(",")), prompts=arguments.prompts, skip=arguments.skip, seed=arguments.seed
+    )
     with compute_mode(arguments.threads):
         cuts = calibrate(load_model(arguments.model), plan)
     write_cuts(cuts, arguments.out)

@@ -17,17 +17,17 @@ from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
 from gate_models.features import vector
 from gate_models.features.argmax_fill import Reader
-from gate_models.forest.heads import TREES, FateHead, OrdinalHead
+from gate_models.forest.heads import TREES, FateHeadEstimator, OrdinalHead
 from gate_models.forest.value_head import PRICES, ValueHead
 from gate_models.gates import artifact
-from gate_models.gates.bundle import Fates, GateBundle, Horizons
+from gate_models.gates.bundle import FateHead, GateBundle, HorizonHead
 from gate_models.gates.regime import AuditedRegime
 from gate_models.offline.census.records import Census
 from gate_models.offline.census.store import load_census
 from gate_models.offline.evaluation.run import software
 from gate_models.offline.gate_training.dataset import SPLITS, FamilyData, Rows, families_of, family_data, rows_of
 from gate_models.offline.gate_training.value_fit import fit_head, induce
-from gate_models.statistics.fixed_sequence import Ladder, Setting
+from gate_models.statistics.fixed_sequence import FixedSequenceTest, Setting
 
 MIN_HORIZONS: Final = 10
 """Training prompts with a horizon below which no ordinal head is fitted."""
@@ -119,22 +119,22 @@ def constant_cut(data: FamilyData, width: int) -> float | None:
     return data.checkpoints[int(np.nanargmax(curve))]
 
 
-def _fates(rows: Rows, settings: TrainSettings) -> Fates | None:
+def _fates(rows: Rows, settings: TrainSettings) -> FateHead | None:
     """The causal fate head: one forest over all checkpoints."""
     if np.unique(rows.fate).size < 2:
         return None
-    head = FateHead(settings.trees, rows.leaf, settings.seed, settings.jobs).fit(rows.features, rows.fate)
-    return Fates(tuple(str(name) for name in head.classes_), head.flat().rounded())
+    head = FateHeadEstimator(settings.trees, rows.leaf, settings.seed, settings.jobs).fit(rows.features, rows.fate)
+    return FateHead(tuple(str(name) for name in head.classes_), head.flat().rounded())
 
 
-def _horizons(rows: Rows, settings: TrainSettings) -> Horizons | None:
+def _horizons(rows: Rows, settings: TrainSettings) -> HorizonHead | None:
     """The causal ordinal head, on rows of prompts that have a horizon."""
     if np.unique(rows.group).size < MIN_HORIZONS:
         return None
     head = OrdinalHead(settings.trees, rows.leaf, random_state=settings.seed, n_jobs=settings.jobs)
     head.fit(rows.features, rows.horizon)
     first, second, third = (float(edge) for edge in head.edges_)
-    return Horizons(head.flat().rounded(), head.shift, (first, second, third))
+    return HorizonHead(head.flat().rounded(), head.shift, (first, second, third))
 
 
 def risk_settings(checkpoints: Iterable[float]) -> list[Setting]:
@@ -144,7 +144,7 @@ def risk_settings(checkpoints: Iterable[float]) -> list[Setting]:
     return [(fraction, RISK_PRICE) for fraction in ordered] + dearer
 
 
-def ladder(data: FamilyData, width: int, head: ValueHead) -> Ladder:
+def ladder(data: FamilyData, width: int, head: ValueHead) -> FixedSequenceTest:
     """Every risk setting on the calibration prompts: loss = V at the handoff, 0 without one (intention-to-treat)."""
     prompts = data.of("calibrate")
     prompts = prompts[np.isfinite(data.value(width)[prompts]).all(1) & (data.main_run()[prompts] >= 0)]
@@ -158,7 +158,7 @@ def ladder(data: FamilyData, width: int, head: ValueHead) -> Ladder:
         stop = head.advantage(predicted, price).reshape(count, points) <= 0.0
         stop &= np.array(data.checkpoints) >= earliest
         tested.append(((earliest, price), handoff_losses(stop, value)))
-    return Ladder.calibrate(tested)
+    return FixedSequenceTest.calibrate(tested)
 
 
 def handoff_losses(stop: NDArray[np.bool_], value: NDArray[np.float64]) -> NDArray[np.float64]:

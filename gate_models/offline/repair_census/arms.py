@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoding.constraints.base import Constraint
-from decoding.engine.handle import Outcome
+from decoding.engine.handle import DecodingResult
 from decoding.gates.protocol import NeverGate
 from decoding.models.protocol import DenoisingModel
-from decoding.policy.decoding_policy import Gate
+from decoding.policy.decoding_policy import GateSettings
 from decoding.policy.repair import Repair, Selector
-from decoding.repair.keyword_argmax import by_look, look_job, open_positions
-from decoding.repair.passes import Pass
+from decoding.repair.keyword_argmax import open_positions, probe, probe_job
+from decoding.repair.passes import DecodedText
 from decoding.repair.rounds import Anchor, reopened_job, rollout_jobs
-from decoding.repair.selectors import RANKINGS, Choice, Key, by_rollouts, candidates_of, first
+from decoding.repair.selectors import RANKINGS, Key, RepairContext, by_rollouts, candidates_of, first
 from decoding.request.job import Job
 from gate_models.committor.fates import last_peak, persistent_point
 
@@ -65,11 +65,11 @@ def anchors_of(
 
 def recorded_job(job: Job) -> Job:
     """The run whose states are reopened: full CFG, judged once."""
-    policy = replace(job.policy, preset="full_cfg", gate=Gate("never"), repair=Repair(max_rounds=0))
+    policy = replace(job.policy, preset="full_cfg", gate=GateSettings("never"), repair=Repair(max_rounds=0))
     return replace(job, policy=policy, gate=NeverGate())
 
 
-def anchor_at(outcome: Outcome, step: int, mask_id: int) -> Anchor:
+def anchor_at(outcome: DecodingResult, step: int, mask_id: int) -> Anchor:
     """The state of a recorded run before step `step` of its schedule (empty steps are not in its trace)."""
     count = sum(stats.step < step for stats in outcome.trace.steps)
     return Anchor(tuple(outcome.trace.prefix(count, mask_id).tolist()), step, outcome.trace.place(count))
@@ -91,11 +91,13 @@ class Reopening:
 class Anchored:
     """The state of a recorded run at an anchor, and the selections from it."""
 
-    def __init__(self, model: DenoisingModel, outcome: Outcome, predicate: Constraint, name: str, step: int) -> None:
+    def __init__(
+        self, model: DenoisingModel, outcome: DecodingResult, predicate: Constraint, name: str, step: int
+    ) -> None:
         found = outcome.kept
         if found is None:
             raise ValueError("the recorded run must be judged; see recorded_job")
-        self.found: Pass = found
+        self.found: DecodedText = found
         self.name, self.step = name, step
         self.mask_id = model.spec.mask_id
         self.anchor = anchor_at(outcome, step, self.mask_id)
@@ -106,9 +108,9 @@ class Anchored:
     def job(self) -> Job:
         return self.found.state.job
 
-    def _choice(self) -> Choice:
+    def _choice(self) -> RepairContext:
         noise = replace(self.job.noise, purpose="select", arm=f"{self.job.noise.arm}|{self.name}")
-        return Choice(self.found, self.candidates, self._predicate, self._model.codec, noise)
+        return RepairContext(self.found, self.candidates, self._predicate, self._model.codec, noise)
 
     def keys(self, selector: Selector) -> dict[int, Key]:
         """The ranking of a selector that needs no forward evaluation."""
@@ -117,18 +119,18 @@ class Anchored:
     def look(self) -> list[Job]:
         """The look of selector `keyword_argmax`; none where no phrase is missing."""
         positions = open_positions(self._choice())
-        return [look_job(self.job, self.anchor, positions, 1, self.mask_id)] if positions else []
+        return [probe_job(self.job, self.anchor, positions, 1, self.mask_id)] if positions else []
 
-    def look_keys(self, look: Outcome) -> dict[int, Key]:
+    def look_keys(self, look: DecodingResult) -> dict[int, Key]:
         """The ranking by that look."""
-        return by_look(self._choice(), look.trace)
+        return probe(self._choice(), look.trace)
 
     def rollouts(self, selector: Selector, count: int) -> list[Job]:
         """The rollouts of a committor selector, `count` for each candidate in turn."""
         own = replace(self.job, noise=replace(self.job.noise, arm=f"{self.job.noise.arm}|{self.name}|{selector}|"))
         return rollout_jobs(own, Repair(selector, rollouts=count), self.anchor, self.candidates, 1, self.mask_id)
 
-    def rollout_keys(self, outcomes: Sequence[Outcome]) -> dict[int, Key]:
+    def rollout_keys(self, outcomes: Sequence[DecodingResult]) -> dict[int, Key]:
         """The ranking by those rollouts."""
         texts = [self._model.codec.decode(list(outcome.content)) for outcome in outcomes]
         return by_rollouts(self.candidates, texts, self._predicate)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from decoding.constraints import Keywords, parse
-from decoding.engine.handle import Outcome
+from decoding.engine.handle import DecodingResult
 from decoding.gates.protocol import NeverGate
 from decoding.models.protocol import DenoisingModel
 from decoding.policy.decoding_policy import step_at
@@ -25,11 +25,11 @@ from decoding.request.job import Job
 from gate_models.offline.repair_census.arms import anchor_at
 
 AT: float = 0.5
-Decode = Callable[[Sequence[Job]], list[Outcome]]
+Decode = Callable[[Sequence[Job]], list[DecodingResult]]
 
 
 def lesion_unit(
-    model: DenoisingModel, outcome: Outcome, constraint: Mapping[str, Any], decode: Decode
+    model: DenoisingModel, outcome: DecodingResult, constraint: Mapping[str, Any], decode: Decode
 ) -> list[dict[str, Any]]:
     """One record an arm; empty where no single-token keyword stands on the canvas at that time."""
     predicate = parse(dict(constraint))
@@ -67,7 +67,7 @@ def lesion_unit(
     ]
 
 
-def _seen(model: DenoisingModel, done: Outcome, word: str, token: int, position: int) -> dict[str, Any]:
+def _seen(model: DenoisingModel, done: DecodingResult, word: str, token: int, position: int) -> dict[str, Any]:
     found = _occurrences(word, model.codec.decode(list(done.content)))
     return {"restored": done.tokens[position] == token, "present": found > 0, "occurrences": found}
 

@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from decoding.constraints import parse
 from decoding.engine.engine import Engine
-from decoding.engine.handle import Outcome
+from decoding.engine.handle import DecodingResult
 from decoding.engine.runner import Runner
 from decoding.engine.scheduler import Scheduler
 from decoding.models.compute import compute_mode
@@ -65,7 +65,7 @@ class RepairCensus:
         runner = Runner(model, invariant=settings.invariant)
         self.engine = Engine(model, runner=runner, scheduler=Scheduler(settings.max_rows, 2**62))
 
-    def decode(self, jobs: Sequence[Job]) -> list[Outcome]:
+    def decode(self, jobs: Sequence[Job]) -> list[DecodingResult]:
         """Run jobs side by side on this thread."""
         handles = self.engine.submit_all(jobs)
         while self.engine.step():
@@ -116,7 +116,7 @@ class RepairCensus:
         states = [Anchored(self.model, outcome, predicate, name, step) for name, step in anchors.items()]
         return found | {"anchors": anchors, "arms": [arm for state in states for arm in self._arms(state, predicate)]}
 
-    def _recorded(self, unit: Unit) -> Outcome:
+    def _recorded(self, unit: Unit) -> DecodingResult:
         """The recorded run. Raises `ValueError` where a census's is not reproduced."""
         job = fresh_job(self.model, unit, self.settings) if unit.frozen is None else unit.frozen.job
         (outcome,) = self.decode([job])
@@ -127,7 +127,7 @@ class RepairCensus:
             )
         return outcome
 
-    def _sweep(self, unit: Unit, outcome: Outcome) -> Sweep:
+    def _sweep(self, unit: Unit, outcome: DecodingResult) -> Sweep:
         label, points = "/".join(map(str, unit.key)), grid_points(outcome.job.steps)
         states = freeze_states(outcome, label, self.model.spec.mask_id, points)
         judge, count = judge_of(self.model, unit.prompt.constraint), self.settings.continuations
@@ -162,7 +162,7 @@ class RepairCensus:
             decoded = [next(outcomes) for _ in group]
             yield asdict(arm) | self._figures(decoded, predicate) | self._audit(state, arm, decoded)
 
-    def _figures(self, decoded: Sequence[Outcome], predicate: Any) -> dict[str, Any]:
+    def _figures(self, decoded: Sequence[DecodingResult], predicate: Any) -> dict[str, Any]:
         texts = [self.model.codec.decode(list(outcome.content)) for outcome in decoded]
         verdicts = [predicate.evaluate(text) for text in texts]
         fluency = self.judge.score(texts)
@@ -176,7 +176,7 @@ class RepairCensus:
             "nll_tokens": sum(score.tokens for score in fluency),
         }
 
-    def _audit(self, state: Anchored, arm: Reopening, decoded: Sequence[Outcome]) -> dict[str, Any]:
+    def _audit(self, state: Anchored, arm: Reopening, decoded: Sequence[DecodingResult]) -> dict[str, Any]:
         """The control once more by the plain schedule of the recorded run: bit-equal, or the quota is at fault."""
         if arm.arm != CONTROL:
             return {}

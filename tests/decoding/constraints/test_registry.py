@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoding.constraints import FAMILIES, FAMILIES_OF, REGISTRY, Check, Constraint, Keywords, Outcome, catalogue, parse
+from decoding.constraints import FAMILIES, FAMILIES_OF, REGISTRY, Check, Constraint, Keywords, Verdict, catalogue, parse
 from tests.decoding.constraints import reference
 
 WORDS = ["dog", "ball", "beach", "red", "Sun", "new york", "don't", "c++", "I", "tree", "run", "sea"]
@@ -222,9 +222,9 @@ def test_results_refuse_inconsistent_scores():
     with pytest.raises(ValueError, match="does not fit"):
         Check("x", False, float("nan"), "")
     with pytest.raises(ValueError, match="at least one"):
-        Outcome.of(())
+        Verdict.of(())
     nearly = Check.graded("x", False, 1.0, "")
-    assert Outcome.of([nearly]).score < 1.0
+    assert Verdict.of([nearly]).score < 1.0
 
 
 def test_the_package_loads_neither_torch_nor_scikit_learn():

@@ -17,14 +17,13 @@ from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
 from decoding.models.tools.make_random import Arch
 from decoding.models.transformer.adapter import TransformerModel
-from decoding.policy.decoding_policy import DecodingPolicy
-from decoding.policy.decoding_policy import Gate as GateSetting
+from decoding.policy.decoding_policy import DecodingPolicy, GateSettings
 from decoding.request.job import Job, Sampling
 from decoding.sampling.noise import NoiseKey
 from tests.decoding.models.reference import Reference
 
 PROMPTS = ("Say yes.", "Write one sentence about the dog, the ball and the beach.", "No comma, please: red, blue.")
-FULL = DecodingPolicy("full_cfg", guidance_scale=2.0, gate=GateSetting("never"))
+FULL = DecodingPolicy("full_cfg", guidance_scale=2.0, gate=GateSettings("never"))
 GREEDY = Sampling(temperature=0.0)
 
 
@@ -56,7 +55,7 @@ def test_serial_greedy_decoding_equals_the_published_loop(
     invariant: Engine, reference: Reference, length: int, steps: int, block: int | None, scale: float
 ) -> None:
     model = invariant.model
-    policy = FULL if scale else DecodingPolicy("base", guidance_scale=0.0, gate=GateSetting("never"))
+    policy = FULL if scale else DecodingPolicy("base", guidance_scale=0.0, gate=GateSettings("never"))
     shape = {"gen_length": length, "steps": steps, "block_length": block}
     outcomes = [h.result(120) for h in invariant.submit_all([job(model, text, policy, **shape) for text in PROMPTS])]
     for text, outcome in zip(PROMPTS, outcomes, strict=True):
@@ -90,10 +89,10 @@ def mixed_jobs(model: DenoisingModel) -> list[Job]:
     """Jobs of every kind, sampled at temperature 1."""
     warm = {"sampling": Sampling(temperature=1.0)}
     boost = DecodingPolicy(
-        "handoff", order="guidance_boost", guided_width=2, gate=GateSetting("fraction", fraction=0.25)
+        "handoff", order="guidance_boost", guided_width=2, gate=GateSettings("fraction", fraction=0.25)
     )
-    drained = DecodingPolicy("parallel_tail", tail_width=4, gate=GateSetting("drained", threshold=0.9))
-    base = DecodingPolicy("base", guidance_scale=0.0, gate=GateSetting("never"))
+    drained = DecodingPolicy("parallel_tail", tail_width=4, gate=GateSettings("drained", threshold=0.9))
+    base = DecodingPolicy("base", guidance_scale=0.0, gate=GateSettings("never"))
     return [
         job(model, PROMPTS[0], **warm),
         job(model, PROMPTS[1], boost, FractionGate(0.25), **warm),

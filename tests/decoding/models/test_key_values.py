@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoding.models.protocol import DenoisingModel, Kept, ReuseMode, ReuseRow
+from decoding.models.protocol import DenoisingModel, KVCache, ReuseMode, ReuseRow
 from decoding.models.transformer.adapter import TransformerModel
 
 TEXTS = ("Say yes.", "Write one sentence about the dog and the beach.", "No comma, red or blue?")
@@ -28,9 +28,9 @@ def exact(model: TransformerModel, ids: list[int], prompt: int, scored: list[int
 
 def decode(
     model: TransformerModel, mode: ReuseMode | None, texts: tuple[str, ...]
-) -> tuple[list[list[int]], list[Kept]]:
+) -> tuple[list[list[int]], list[KVCache]]:
     """Greedy decoding of all `texts` together, a token a step, in blocks; `mode` None: every row is run in full."""
-    kept = [Kept(mode or "prefix", refresh=1) for _ in texts]
+    kept = [KVCache(mode or "prefix", refresh=1) for _ in texts]
     prompts = [model.codec.encode_prompt(text) for text in texts]
     canvases = [[model.spec.mask_id] * CANVAS for _ in texts]
     for start in range(0, CANVAS, BLOCK):
@@ -68,7 +68,7 @@ def test_a_window_on_an_unchanged_row_is_exact(network: TransformerModel, mode: 
     rows = []
     for text in TEXTS:
         prompt = network.codec.encode_prompt(text)
-        rows.append(ReuseRow(prompt + [mask] * CANVAS, len(prompt), [9, 12, 15], (BLOCK, CANVAS), Kept(mode, 8)))
+        rows.append(ReuseRow(prompt + [mask] * CANVAS, len(prompt), [9, 12, 15], (BLOCK, CANVAS), KVCache(mode, 8)))
     for features in (
         network.encode_reusing(rows),
         network.encode_reusing(rows[::-1])[::-1],
@@ -84,7 +84,7 @@ def test_reuse_is_close_and_cheaper(network: TransformerModel, mode: ReuseMode) 
     """After commits in the block the window sees them; what it misses is their echo in the other positions."""
     mask = network.spec.mask_id
     prompt = network.codec.encode_prompt(TEXTS[1])
-    kept, empty = Kept(mode, 8), [mask] * CANVAS
+    kept, empty = KVCache(mode, 8), [mask] * CANVAS
     block = (0, BLOCK)
     network.encode_reusing([ReuseRow(prompt + empty, len(prompt), [3], block, kept)])
     before = kept.tokens
@@ -98,7 +98,7 @@ def test_reuse_is_close_and_cheaper(network: TransformerModel, mode: ReuseMode) 
 
 def test_a_new_block_and_age_refresh(network: TransformerModel) -> None:
     prompt = network.codec.encode_prompt(TEXTS[0])
-    ids, kept, spent = prompt + [network.spec.mask_id] * CANVAS, Kept("dual", refresh=3), []
+    ids, kept, spent = prompt + [network.spec.mask_id] * CANVAS, KVCache("dual", refresh=3), []
     for block in ((0, 8), (0, 8), (0, 8), (0, 8), (8, 16), (8, 16)):
         before = kept.tokens
         network.encode_reusing([ReuseRow(ids, len(prompt), [block[0]], block, kept)])
