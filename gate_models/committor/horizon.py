@@ -38,7 +38,7 @@ from gate_models.committor.committor import (
 from gate_models.committor.fates import SLACK, handoff_fate, last_peak, persistent, persistent_point
 
 FREEZE_GRID: Final = (0.05, 0.10, 0.15, 0.22, 0.30, 0.45, 0.60)
-"""Fractions of the steps at which a recorded run is continued both ways."""
+"""The paper's grid: fractions of the steps from whose states a recorded run is continued."""
 
 
 @dataclass(frozen=True, slots=True)
