@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from decoding.constraints import AnyConstraint, parse
+from decoding.constraints import Constraint, parse
 from decoding.gates.builtin import NeverGate
 from decoding.gates.protocol import GateResolution, Regime
 from decoding.models.protocol import DenoisingModel
@@ -44,7 +44,7 @@ class CommittorPlan:
     """What a committor job does. `job` guides to the end; `start` is the given state, None where it is recorded."""
 
     job: Job
-    constraint: AnyConstraint
+    constraint: Constraint
     count: int
     horizon: bool
     points: tuple[GridPoint, ...]

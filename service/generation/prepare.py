@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
-from decoding.constraints import AnyConstraint, parse
+from decoding.constraints import Constraint, parse
 from decoding.gates.builtin import NeverGate
 from decoding.gates.protocol import GateResolution, GateResolver, Regime
 from decoding.models.protocol import DenoisingModel
@@ -48,7 +48,7 @@ class Prepared:
     id: str
     created: int
     jobs: tuple[Job, ...]
-    constraint: AnyConstraint | None
+    constraint: Constraint | None
     choice: GateResolution
     fallback: FallbackCode | None
     trace: bool
@@ -140,7 +140,7 @@ def prepare(
     )
 
 
-def _family(named: str | None, constraint: AnyConstraint | None) -> str | None:
+def _family(named: str | None, constraint: Constraint | None) -> str | None:
     own = None if constraint is None else constraint.family
     if named is not None and named != own:
         belongs = f"this constraint's is '{own}'" if own else "this request belongs to none"
@@ -216,7 +216,7 @@ def _given(policy: PolicyRequest | None) -> dict[str, Any]:
 
 def _prompt_ids(
     request: GenerateRequest,
-    constraint: AnyConstraint | None,
+    constraint: Constraint | None,
     model: DenoisingModel,
     encode: Callable[[str], list[int]],
 ) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from decoding.constraints import parse
 from decoding.engine.engine import Engine
 from decoding.gates.protocol import GateView
 from decoding.request.job import regime_of
@@ -108,5 +109,5 @@ def test_commit_order_by_hand(run):
     ],
 )
 def test_constraint_facts(spec, expected):
-    found = features.constraint_facts(spec)
+    found = features.constraint_facts(parse(spec) if spec else None)
     assert {name: found[name] for name in expected} == expected
