@@ -99,7 +99,7 @@ def test_commit_order_by_hand(run):
     ("spec", "expected"),
     [
         (CONSTRAINT, {"items": 3.0, "item_letters": 1.0, "low": 0.0}),
-        ({"type": "length_ratio", "source": "abcd", "low": 0.4, "high": 0.8}, {"low": 0.4, "high": 0.8, "items": 1.0}),
+        ({"type": "length_ratio", "source": "ab cd", "low": 0.4, "high": 0.8}, {"low": 0.4, "high": 0.8, "items": 1.0}),
         (
             {"type": "letter_frequency", "letter": "t", "relation": "at_least", "count": 3},
             {"low": 3.0, "at_least": 1.0},

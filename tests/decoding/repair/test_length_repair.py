@@ -19,7 +19,7 @@ from decoding.repair.passes import finished
 from decoding.repair.selectors import RepairContext
 from decoding.request.canvas import CanvasState
 from decoding.request.row_estimates import most_rows
-from tests.decoding.repairing import Letters, decode, repaired
+from tests.decoding.repair.repairing import Letters, decode, repaired
 from tests.decoding.tiny import job
 
 

@@ -17,7 +17,7 @@ from decoding.repair.keyword_argmax import first_tokens
 from decoding.repair.selectors import candidates_of
 from decoding.request.row_estimates import most_rows
 from decoding.sampling.kernel import suppress, tilt
-from tests.decoding.repairing import decode, repaired
+from tests.decoding.repair.repairing import decode, repaired
 
 WEIGHT = 2.0
 
