@@ -212,13 +212,13 @@ class DecodingPolicy:
         """Whether no step can be a base step."""
         return self.guidance_scale > 0.0 and self.gate.source == "never"
 
-    def check_canvas(self, gen_length: int) -> None:
-        """Raise where a width exceeds the canvas."""
+    def check_canvas(self, gen_length: int, canvas_field: str = "gen_length") -> None:
+        """Raise where a width exceeds the canvas. `canvas_field` is the caller's name of the canvas length."""
         for name in ("guided_width", "tail_width"):
             if getattr(self, name) > gen_length:
-                raise PolicyError(name, f"must not exceed gen_length ({gen_length})")
+                raise PolicyError(name, f"must not exceed {canvas_field} ({gen_length})")
         if self.repair is not None and self.repair.reopen > max(gen_length, REOPEN):
-            raise PolicyError("repair.reopen", f"must not exceed gen_length ({gen_length})")
+            raise PolicyError("repair.reopen", f"must not exceed {canvas_field} ({gen_length})")
 
 
 _PRESET_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -250,11 +250,13 @@ def plainly_guided(policy: DecodingPolicy) -> DecodingPolicy:
     return replace(policy, order="confidence", boost_threshold=None, guided_width=width)
 
 
-def resolve_policy(preset: str, given: Mapping[str, Any], *, gen_length: int | None = None) -> DecodingPolicy:
+def resolve_policy(
+    preset: str, given: Mapping[str, Any], *, gen_length: int | None = None, canvas_field: str = "gen_length"
+) -> DecodingPolicy:
     """The policy of `preset` with the fields in `given` set over its defaults.
 
     A field that the preset does not use is refused (`PolicyError`), not ignored. `parallel_tail`'s default width of 8
-    is cut to the canvas where `gen_length` is smaller.
+    is cut to the canvas where `gen_length` is smaller. Errors call the canvas length `canvas_field`.
     """
     one_of("preset", preset, PRESETS)
     for name in _UNUSED.get(preset, ()):
@@ -267,5 +269,5 @@ def resolve_policy(preset: str, given: Mapping[str, Any], *, gen_length: int | N
         values["tail_width"] = min(values.get("tail_width", 1), gen_length)
     policy = DecodingPolicy(preset=preset, **values)  # type: ignore[arg-type]
     if gen_length is not None:
-        policy.check_canvas(gen_length)
+        policy.check_canvas(gen_length, canvas_field)
     return policy

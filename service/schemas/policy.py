@@ -15,8 +15,7 @@ from decoding.policy.decoding_policy import MAX_GUIDANCE_SCALE, GateSource, OnFa
 from decoding.policy.repair import END, MAX_ROLLOUTS, MAX_ROUNDS, Repair, Selector
 from decoding.request.validation import MAX_STEPS
 from decoding.sampling.commit_order import GUIDED_ORDERS
-from service.fielddocs import field_docs
-from service.schemas.base import MAX_CANVAS, Reply, Request, choices
+from service.schemas.base import MAX_CANVAS, Reply, Request, choices, field_docs
 
 _POLICY = field_docs(policies.DecodingPolicy)
 _GATE = field_docs(policies.GateSettings)
