@@ -8,11 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+<<<<<<< HEAD
 from decoding.gates.protocol import Regime
 from decoding.models.protocol import DenoisingModel
 from decoding.policy.decoding_policy import step_at
+=======
+from decoding.constraints import AnyConstraint, parse
+from decoding.gates.builtin import NeverGate
+from decoding.gates.protocol import GateResolution, Regime
+from decoding.models.protocol import DenoisingModel
+from decoding.policy.gate import GateSettings
+>>>>>>> fa7e7d23b8fa199475594b15faeeaddf5578953d
 from decoding.request.job import Job, regime_of
+from decoding.request.row_estimates import most_rows
 from decoding.request.validation import check_job
+from decoding.sampling.block_schedule import step_at
 from gate_models.committor.committor import GUIDED, Arm, State, cell_jobs
 from gate_models.committor.horizon import GridPoint, grid_points
 from service.config.settings import Settings
@@ -29,6 +39,16 @@ UNUSED: Final = ("on_fallback", "tail_reuse", "tail_refresh", "repair", "budget_
 """Policy fields that a measurement does not use; key-value reuse is approximate, measurements are exact."""
 
 
+<<<<<<< HEAD
+=======
+class _FullGuidance:
+    """Answers any gate setting: a measurement finds the horizon that gates look for."""
+
+    def resolve(self, setting: GateSettings, regime: Regime) -> GateResolution:
+        return GateResolution(NeverGate())
+
+
+>>>>>>> fa7e7d23b8fa199475594b15faeeaddf5578953d
 @dataclass(frozen=True, slots=True)
 class CommittorPlan:
     """What a committor job does. `job` guides to the end; `start` is the given state, None where it is recorded."""
@@ -62,7 +82,7 @@ class CommittorPlan:
         """Upper estimate of the forward evaluations: about 15.4 N T + 2 T for a horizon."""
         empty = self.start or (0,) * self.job.gen_length
         states = [State(self.job, empty, point.step, LABEL) for point in self.points]
-        cells = sum(cell_jobs(state, arm, 1)[0].estimated_rows for state in states for arm in self.arms)
+        cells = sum(most_rows(cell_jobs(state, arm, 1)[0]) for state in states for arm in self.arms)
         return self.count * cells + (self.job.full_cfg_equivalent if self.recorded else 0)
 
 
