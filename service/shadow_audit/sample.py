@@ -15,14 +15,15 @@ from decoding.engine.handle import Handle
 from decoding.engine.rollouts import continuations
 from decoding.gates.protocol import Decision, Gate, GateView
 from decoding.models.protocol import DenoisingModel
-from decoding.policy.decoding_policy import DecodingPolicy, GateSettings
+from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.policy.gate import GateSettings
 from decoding.records.trace import Trace
 from decoding.request.canvas import CanvasState
 from decoding.request.job import Job, Sampling, regime_of
 from decoding.sampling.noise import NoiseKey
 from gate_models.features import vector as features
 from gate_models.features.argmax_fill import Reader
-from gate_models.offline.gate_training.dataset import view_before
+from gate_models.features.prefix import view_before
 from service.backend.watched_gates import AuditedGate
 from service.committor.horizons import subject_of
 from service.shadow_audit.tables import AuditRecord, Served

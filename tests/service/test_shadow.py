@@ -9,14 +9,14 @@ import pytest
 from sqlalchemy import update
 
 from decoding.engine.rollouts import continuations
-from decoding.gates.protocol import NeverGate
+from decoding.gates.builtin import NeverGate
 from gate_models.committor.horizon import state_at
 from service.shadow_audit.audit import chosen_samples
 from service.shadow_audit.sample import job_of, recipe_of, satisfied, would_hand_off
 from service.shadow_audit.tables import AUDITS
 from service.storage.database import open_database
 from service.storage.leases import MAX_ATTEMPTS
-from tests.gate_models import gates
+from tests.gate_models import synthetic_gates as gates
 from tests.service.shadowing import CONSTANT, KEYWORDS, Desk, audits, mini, text_of
 
 

@@ -21,15 +21,19 @@ from decoding.engine.engine import Engine
 from decoding.engine.handle import Handle
 from decoding.engine.rollouts import continuations
 from decoding.engine.scheduler import Scheduler
-from decoding.gates.protocol import DrainedGate, Regime
+from decoding.gates.builtin import DrainedGate
+from decoding.gates.protocol import Regime
 from decoding.models.protocol import DenoisingModel
-from decoding.policy.decoding_policy import FREEZE_GRID, GateSettings, resolve_policy, step_at
+from decoding.policy.gate import GateSettings
+from decoding.policy.presets import resolve_policy
 from decoding.records.trace import Trace
 from decoding.request.job import Job, Record, Sampling, regime_of
+from decoding.sampling.block_schedule import step_at
 from decoding.sampling.noise import NoiseKey
+from gate_models.committor.horizon import FREEZE_GRID
+from gate_models.features.prefix import view_before
 from gate_models.offline.benchmarks.tasks import TaskPrompt
 from gate_models.offline.evaluation.run import software
-from gate_models.offline.gate_training.dataset import view_before
 from gate_models.offline.runs.result_file import identity
 from gate_models.offline.runs.trace_codec import decode_trace, encode_trace
 
