@@ -17,8 +17,9 @@ from decoding.request.job import Job, Sampling, record_for, regime_of
 from decoding.request.row_estimates import selection_rows
 from decoding.request.validation import check_job
 from decoding.sampling.noise import NoiseKey
+from gate_models.gates.sources import SOURCES, watched_sources
 from gate_models.policies.cascade import affordable, resolve_attempt_gates, shipped_cascades, within_budget
-from service.backend.watched_gates import WATCHED, SuspendedChoice
+from service.backend.watched_gates import SuspendedChoice
 from service.config.settings import Settings
 from service.generation.canvas import fitting_canvas
 from service.generation.repair_anchor import NOWHERE, PeakChoice, asks_for_peak, at_peak, repair_of
@@ -167,8 +168,9 @@ def _check_used(request: GenerateRequest, policy: DecodingPolicy) -> None:
         raise invalid("render_constraint", "is not used without a constraint; leave it out")
     if "confidence" in request.model_fields_set and policy.order == "random":
         raise invalid("confidence", "is not used with policy.order 'random'; leave it out")
-    if request.audit_share is not None and (policy.preset in ("auto", "base") or policy.gate.source not in WATCHED):
-        raise invalid("audit_share", f"is only used with a gate of source {', '.join(WATCHED)}; leave it out")
+    watched = policy.preset not in ("auto", "base") and SOURCES[policy.gate.source].watched
+    if request.audit_share is not None and not watched:
+        raise invalid("audit_share", f"is only used with a gate of source {', '.join(watched_sources())}; leave it out")
 
 
 def _check_work(job: Job, samples: int, settings: Settings, *, trace: bool) -> None:

@@ -11,6 +11,7 @@ from decoding import constraints
 from decoding.policy.decoding_policy import GATE_FIELDS, GATE_SOURCES, PRESETS, gate_defaults, resolve_policy
 from decoding.policy.repair import SELECTORS
 from decoding.sampling.commit_order import CONFIDENCE_KINDS, GUIDED_ORDERS
+from gate_models.gates.sources import SOURCES
 from service.generation import replies
 from service.http.errors import ApiError
 from service.routes import examples
@@ -19,7 +20,6 @@ from service.schemas.base import Reply
 from service.schemas.policy import ResolvedPolicy
 
 router = APIRouter(prefix="/v1", tags=["catalogue"])
-LEARNED_SOURCES = ("constant", "recorded", "raw", "policy", "value", "risk")
 _SUMMARIES = {
     "base": "No guidance: T forward evaluations.",
     "full_cfg": "Guidance in every step: 2T forward evaluations.",
@@ -188,7 +188,7 @@ async def policies() -> PolicyList:
                 source=source,
                 fields=list(GATE_FIELDS[source]),
                 defaults=gate_defaults(source),
-                learned=source in LEARNED_SOURCES,
+                learned=SOURCES[source].learned,
             )
             for source in GATE_SOURCES
         ],

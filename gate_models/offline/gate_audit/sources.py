@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoding.gates.protocol import BuiltinGates, Gate, NeverGate
-from decoding.policy.decoding_policy import GateSettings, step_at
+from decoding.policy.decoding_policy import GATE_FIELDS, GateSettings, step_at
 from gate_models.features.argmax_fill import Reader
 from gate_models.forest.heads import TAU, FateHeadEstimator, OrdinalHead
 from gate_models.forest.value_head import PRICES
 from gate_models.gates.bundle import GateBundle
 from gate_models.gates.learned_resolver import LearnedGates
+from gate_models.gates.sources import held_sources
 from gate_models.offline.gate_audit.arms import Arms, arms_at, decided_steps, never_arms, steps_by_prompt, wide_arms
 from gate_models.offline.gate_audit.sweep import SweptRun
 from gate_models.offline.gate_training.dataset import FamilyData, rows_of
@@ -33,8 +34,11 @@ def served(bundle: GateBundle, reader: Reader, width: int) -> Iterator[tuple[str
     """The bundle's gates at a tail width, as the server resolves them, by the name of their row; full CFG left out."""
     regime = bundle.regime.lowest(nearest_width(bundle.regime.tail_widths, width))
     resolver = LearnedGates([bundle], BuiltinGates(), reader)
+    plain: dict[str, GateSettings] = {
+        name: GateSettings(name) for name in held_sources(bundle) if not GATE_FIELDS[name]
+    }
     settings = {
-        **{source: GateSettings(source) for source in ("constant", "raw", "policy")},
+        **plain,
         **{f"value {price:g}": GateSettings("value", row_price=price) for price in PRICES},
         **{f"risk {margin:g}": GateSettings("risk", margin=margin, confidence=CONFIDENCE) for margin in MARGINS},
     }
