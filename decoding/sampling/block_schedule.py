@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -9,6 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Place = tuple[int, int, bool]
+
+
+def step_at(fraction: float, steps: int) -> int:
+    """The step at a fraction of the run: floor(f T + 1/2)."""
+    return math.floor(fraction * steps + 0.5)
 
 
 def check_blocks(gen_length: int, steps: int, block_length: int | None) -> int:

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from decoding.gates.protocol import Decision, FractionGate, GateResolution, GateView, NeverGate
-from decoding.policy.decoding_policy import GATE_DEFAULTS, GateSettings, step_at
+from decoding.gates.builtin import FractionGate, NeverGate
+from decoding.gates.protocol import Decision, GateResolution, GateView
+from decoding.policy.gate import GATE_DEFAULTS, GateSettings
+from decoding.sampling.block_schedule import step_at
 from gate_models.features import vector
 from gate_models.features.argmax_fill import Reader
 from gate_models.forest.heads import TAU

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from decoding.gates.protocol import GateResolution, GateResolver, Regime
-from decoding.policy import decoding_policy as policies
+from decoding.policy.gate import GateSettings
 from gate_models.features.argmax_fill import Reader
 from gate_models.gates.bundle import GateBundle
 from gate_models.gates.constant import MEASURED
@@ -45,7 +45,7 @@ class LearnedGates:
             return MEASURED
         return hashlib.sha256(" ".join(bundle.version for bundle in self.bundles).encode()).hexdigest()[:12]
 
-    def resolve(self, setting: policies.GateSettings, regime: Regime) -> GateResolution:
+    def resolve(self, setting: GateSettings, regime: Regime) -> GateResolution:
         """The gate for `setting` in `regime`, or why there is none and which audited regime is nearest."""
         source = SOURCES[setting.source]
         if source.gate is None:
@@ -71,7 +71,7 @@ class LearnedGates:
                 choice = self._made.setdefault(key, choice)
         return choice
 
-    def _without(self, setting: policies.GateSettings, regime: Regime) -> GateResolution:
+    def _without(self, setting: GateSettings, regime: Regime) -> GateResolution:
         """The fallback without a gate of the family, or without a family; a stored one that was refused is the reason.
 
         The nearest regime is another family's: it tells what is audited here, its gate is not borrowed.
@@ -86,7 +86,7 @@ class LearnedGates:
         nearest = min(audited, key=lambda candidate: len(candidate.differences(regime)))
         return replace(choice, nearest_regime=nearest.nearest(regime))
 
-    def _choice(self, bundle: GateBundle, setting: policies.GateSettings, width: int) -> GateResolution:
+    def _choice(self, bundle: GateBundle, setting: GateSettings, width: int) -> GateResolution:
         """The gate of `bundle` for `setting` at tail width `width`, which is audited."""
         gate = SOURCES[setting.source].gate
         if gate is None or not gate.held_by(bundle, width):

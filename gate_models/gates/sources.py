@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from decoding.policy.decoding_policy import GateSettings, GateSource
+from decoding.policy.gate import GateSettings, GateSource
 from gate_models.gates.bundle import GateBundle
 from gate_models.gates.constant import shipped_cuts
 from gate_models.gates.drained import shipped_thresholds

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from decoding.gates.protocol import Gate, NeverGate
-from decoding.policy import decoding_policy as policies
-from decoding.policy.decoding_policy import DecodingPolicy, plainly_guided
+from decoding.gates.builtin import NeverGate
+from decoding.gates.protocol import Gate
+from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.policy.gate import GateSettings
+from decoding.policy.presets import plainly_guided
 from decoding.request.job import Attempt, Job, record_for
 from gate_models.gates.learned_resolver import LearnedGates
 from gate_models.gates.sources import SOURCES
@@ -29,7 +31,7 @@ def with_gate(job: Job, gate: Gate) -> Job:
     return replace(job, gate=gate, policy=served(job.policy), attempts=attempts, record=record)
 
 
-def evidence(setting: policies.GateSettings, gates: Sequence[Gate], held: LearnedGates) -> tuple[Any, ...]:
+def evidence(setting: GateSettings, gates: Sequence[Gate], held: LearnedGates) -> tuple[Any, ...]:
     """What `gates`, resolved from `setting`, may be made of: part of what a result depends on."""
     shipped = SOURCES[setting.source].calibrated
     calibrations: tuple[Any, ...] = () if shipped is None else (shipped(),)

@@ -6,12 +6,14 @@ import re
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from decoding.gates.protocol import BuiltinGates, Gate, NeverGate, Regime
-from decoding.policy import decoding_policy as policies
+from decoding.gates.builtin import BuiltinGates, NeverGate
+from decoding.gates.protocol import Gate, Regime
 from decoding.policy.checks import PolicyError
-from decoding.policy.decoding_policy import DecodingPolicy, resolve_policy
+from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.policy.gate import GateSettings
+from decoding.policy.presets import resolve_policy
 from decoding.policy.repair import Repair
-from decoding.sampling.commit_order import GUIDED_ORDERS
+from decoding.sampling.commit_order import CONFIDENCE, ORDERS, base_order
 from gate_models.gates.sources import SOURCES, needs_family
 
 _TRAINED: Final = ", ".join(
@@ -55,15 +57,15 @@ def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
     """The policy that `name` stands for. Raises `ValueError` that says what is wrong with it."""
     head, *options = name.split(":")
     given: dict[str, Any] = {}
-    preset, setting = head, policies.GateSettings("never")
+    preset, setting = head, GateSettings("never")
     try:
         if head in _NUMBERED:
             value = _number(name, head, options)
             preset = _NUMBERED[head]
             setting = (
-                policies.GateSettings("drained", threshold=value)
+                GateSettings("drained", threshold=value)
                 if head == "drained"
-                else policies.GateSettings("fraction", fraction=value)
+                else GateSettings("fraction", fraction=value)
             )
             given["gate"] = setting
         if (by_family := _by_family(head, options)) is not None:
@@ -94,7 +96,7 @@ def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
     return NamedPolicy(name, policy, _gate(setting), attempts)
 
 
-def _by_family(head: str, options: list[str]) -> policies.GateSettings | None:
+def _by_family(head: str, options: list[str]) -> GateSettings | None:
     """The setting of a name whose gate is the family's or the prompt's, its number taken out of `options`."""
     named = ((source, facts.short_number) for source, facts in SOURCES.items() if facts.short_name == head)
     source, number = next(named, (None, None))
@@ -103,7 +105,7 @@ def _by_family(head: str, options: list[str]) -> policies.GateSettings | None:
     given: dict[str, Any] = {}
     if number is not None and options and _NUMBER.fullmatch(options[0]):
         given[number] = float(options.pop(0))
-    return policies.GateSettings(source, **given)
+    return GateSettings(source, **given)
 
 
 def at_weight(name: str, weight: float) -> NamedPolicy:
@@ -123,7 +125,7 @@ def at_weight(name: str, weight: float) -> NamedPolicy:
         parts.append("a" + f"{own.tail_threshold:.12f}".rstrip("0").rstrip("."))
     if own.tail_reuse is not None:
         parts.append(f"r{own.tail_reuse}{own.tail_refresh}")
-    if own.order == "random":  # the one named order that base steps follow too
+    if base_order(own.order) != CONFIDENCE:
         parts.append(own.order)
     if named.attempts > 1:
         parts.append(f"best{named.attempts}")
@@ -155,7 +157,7 @@ def _verified_option(option: str) -> dict[str, Any] | None:
 def _option(option: str, preset: str) -> dict[str, Any]:
     if (verified := _verified_option(option)) is not None:
         return verified
-    if option in {"random", *GUIDED_ORDERS}:
+    if option in ORDERS:
         return {"order": option}
     if reuse := re.fullmatch(r"r([a-z]+)(\d+)", option):
         return {"tail_reuse": reuse[1], "tail_refresh": int(reuse[2])}
@@ -170,7 +172,7 @@ def _option(option: str, preset: str) -> dict[str, Any]:
     return {_REAL[kind]: number}
 
 
-def _gate(setting: policies.GateSettings) -> Gate:
+def _gate(setting: GateSettings) -> Gate:
     if needs_family(setting):
         return NeverGate()  # whoever knows family and model puts the family's gate in its place
     regime = Regime("", None, 2.0, 1, 1, 1, 1.0, None, "probability", "confidence", "as_is")

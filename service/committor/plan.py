@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from decoding.constraints import AnyConstraint, parse
-from decoding.gates.protocol import GateResolution, NeverGate, Regime
+from decoding.gates.builtin import NeverGate
+from decoding.gates.protocol import GateResolution, Regime
 from decoding.models.protocol import DenoisingModel
-from decoding.policy import decoding_policy as policies
-from decoding.policy.decoding_policy import step_at
+from decoding.policy.gate import GateSettings
 from decoding.request.job import Job, regime_of
+from decoding.request.row_estimates import most_rows
 from decoding.request.validation import check_job
+from decoding.sampling.block_schedule import step_at
 from gate_models.committor.committor import GUIDED, Arm, State, cell_jobs
 from gate_models.committor.horizon import GridPoint, grid_points
 from service.config.settings import Settings
@@ -33,7 +35,7 @@ UNUSED: Final = ("on_fallback", "tail_reuse", "tail_refresh", "repair", "budget_
 class _FullGuidance:
     """Answers any gate setting: a measurement finds the horizon that gates look for."""
 
-    def resolve(self, setting: policies.GateSettings, regime: Regime) -> GateResolution:
+    def resolve(self, setting: GateSettings, regime: Regime) -> GateResolution:
         return GateResolution(NeverGate())
 
 
@@ -71,7 +73,7 @@ class CommittorPlan:
         """Upper estimate of the forward evaluations: about 15.4 N T + 2 T for a horizon."""
         empty = self.start or (0,) * self.job.gen_length
         states = [State(self.job, empty, point.step, LABEL) for point in self.points]
-        cells = sum(cell_jobs(state, arm, 1)[0].estimated_rows for state in states for arm in self.arms)
+        cells = sum(most_rows(cell_jobs(state, arm, 1)[0]) for state in states for arm in self.arms)
         return self.count * cells + (self.job.full_cfg_equivalent if self.recorded else 0)
 
 

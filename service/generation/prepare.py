@@ -10,11 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from decoding.constraints import AnyConstraint, parse
-from decoding.gates.protocol import GateResolution, GateResolver, NeverGate, Regime
+from decoding.gates.builtin import NeverGate
+from decoding.gates.protocol import GateResolution, GateResolver, Regime
 from decoding.models.protocol import DenoisingModel
-from decoding.policy.decoding_policy import DecodingPolicy, GateSettings, plainly_guided, resolve_policy
+from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.policy.gate import GateSettings
+from decoding.policy.presets import plainly_guided, resolve_policy
 from decoding.request.job import Job, Sampling, record_for, regime_of
-from decoding.request.row_estimates import selection_rows
+from decoding.request.row_estimates import most_rows, selection_rows
 from decoding.request.validation import check_job
 from decoding.sampling.noise import NoiseKey
 from gate_models.gates.sources import SOURCES, watched_sources
@@ -185,7 +188,7 @@ def _check_work(job: Job, samples: int, settings: Settings, *, trace: bool) -> N
             "too_large",
         )
     if job.judged or samples * job.full_cfg_equivalent > limit:  # no plan costs more, and the plan itself takes time
-        rows = job.estimated_rows
+        rows = most_rows(job)
         if samples * rows > limit:
             estimate = f"an estimated {samples * rows} forward evaluations, this server takes at most {limit}"
             raise _too_large(estimate, samples, limit // rows)

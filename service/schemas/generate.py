@@ -7,7 +7,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from decoding.constraints import FAMILIES
-from decoding.policy.decoding_policy import GateSource, Preset
+from decoding.policy.decoding_policy import Preset
+from decoding.policy.gate import GateSource
 from decoding.policy.repair import Selector
 from decoding.request.job import Sampling
 from decoding.request.validation import MAX_STEPS, MAX_TEMPERATURE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from decoding.gates.protocol import BuiltinGates
+from decoding.gates.builtin import BuiltinGates
 from gate_models.gates.shipped import shipped_gates
 from gate_models.gates.sources import needs_family
 from gate_models.offline.benchmarks.tasks import load_task

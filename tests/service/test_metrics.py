@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from decoding.engine.engine import Engine
-from decoding.gates.protocol import BuiltinGates
+from decoding.gates.builtin import BuiltinGates
 from service.bridge import Bridge
 from service.config.settings import Settings
 from service.generation import replies

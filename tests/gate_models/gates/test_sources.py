@@ -6,9 +6,10 @@ import dataclasses
 
 import pytest
 
-from decoding.gates.protocol import FractionGate, GateResolution
-from decoding.policy import decoding_policy as policies
-from decoding.policy.decoding_policy import GATE_FIELDS, GATE_SOURCES, GateSettings
+from decoding.gates.builtin import FractionGate
+from decoding.gates.protocol import GateResolution
+from decoding.policy import gate as policies
+from decoding.policy.gate import GATE_FIELDS, GATE_SOURCES, GateSettings
 from gate_models.features.argmax_fill import Reader
 from gate_models.gates import artifact, sources
 from gate_models.gates.constant import ConstantGates
