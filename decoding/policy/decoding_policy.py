@@ -122,10 +122,10 @@ class DecodingPolicy:
         """Whether no step can be a base step."""
         return self.guidance_scale > 0.0 and self.gate.source == "never"
 
-    def check_canvas(self, gen_length: int) -> None:
-        """Raise where a width exceeds the canvas."""
+    def check_canvas(self, gen_length: int, canvas_field: str = "gen_length") -> None:
+        """Raise where a width exceeds the canvas. `canvas_field` is the caller's name of the canvas length."""
         for name in ("guided_width", "tail_width"):
             if getattr(self, name) > gen_length:
-                raise PolicyError(name, f"must not exceed gen_length ({gen_length})")
+                raise PolicyError(name, f"must not exceed {canvas_field} ({gen_length})")
         if self.repair is not None and self.repair.reopen > max(gen_length, REOPEN):
-            raise PolicyError("repair.reopen", f"must not exceed gen_length ({gen_length})")
+            raise PolicyError("repair.reopen", f"must not exceed {canvas_field} ({gen_length})")

@@ -16,8 +16,7 @@ from decoding.policy.gate import GateSource
 from decoding.policy.repair import END, MAX_ROLLOUTS, MAX_ROUNDS, Repair, Selector
 from decoding.request.validation import MAX_STEPS
 from decoding.sampling.commit_order import order_names
-from service.fielddocs import field_docs
-from service.schemas.base import MAX_CANVAS, Reply, Request, choices
+from service.schemas.base import MAX_CANVAS, Reply, Request, choices, field_docs
 
 _POLICY = field_docs(DecodingPolicy)
 _GATE = field_docs(gate_policy.GateSettings)
