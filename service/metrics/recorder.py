@@ -128,7 +128,7 @@ class Metrics:
 
     def on_end(self, handle: Handle) -> None:
         self._count_rows([handle])
-        for found in list(handle.pursuit.passes) if handle.pursuit is not None else ():
+        for found in list(handle.repair_loop.passes) if handle.repair_loop is not None else ():
             repair = handle.job.attempt(found.attempt).policy.repair
             if found.round and repair is not None:
                 self.repairs.labels(repair.selector, "recovered" if found.satisfied else "failed").inc()
