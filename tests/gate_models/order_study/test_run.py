@@ -17,7 +17,7 @@ from gate_models.offline.order_study.points import Setting, points, read, series
 from gate_models.offline.scorers.fluency import load_judge
 from gate_models.policies.names import parse_policy
 from tests.decoding.tiny import tiny_model
-from tests.gate_models.order_samples import samples
+from tests.gate_models.order_study.samples import samples
 
 HALF = [0.5] * 40
 TEXTS = {

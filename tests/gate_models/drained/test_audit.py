@@ -13,7 +13,7 @@ from decoding.gates.protocol import Regime
 from gate_models.gates.drained import DrainedThreshold, read_thresholds, write_thresholds
 from gate_models.offline.drained import audit as audit_drained
 from gate_models.policies.names import parse_policy
-from tests.gate_models.order_samples import result, samples
+from tests.gate_models.order_study.samples import result, samples
 
 PLAIN = Regime("hash", "commongen-k3", 2.0, 16, 16, 1, 1.0, None, "probability", "confidence", "as_is")
 FIRST = replace(PLAIN, order="guidance_boost", guided_width=8, boost_threshold=0.8, tail_width=4)

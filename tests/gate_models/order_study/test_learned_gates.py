@@ -13,8 +13,8 @@ from gate_models.offline.order_study.matches import matches
 from gate_models.offline.order_study.plots import plot_frontiers
 from gate_models.offline.order_study.points import beside_recorded, read
 from gate_models.offline.order_study.report import Study
-from tests.gate_models.order_samples import result, samples
-from tests.gate_models.test_order_report import COMMON, FIRST, OWN16, audit, family, measured
+from tests.gate_models.order_study.samples import result, samples
+from tests.gate_models.order_study.test_report import COMMON, FIRST, OWN16, audit, family, measured
 
 
 def test_gates_of_the_same_results_are_ordinary_rivals(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from gate_models.offline.order_study.pooled import complete, pool, pooled_table,
 from gate_models.offline.order_study.report import Study
 from gate_models.offline.order_study.switch_curve import curves_of, moves, switch_table
 from gate_models.offline.scorers.fluency import load_judge
-from tests.gate_models.order_samples import result, samples
+from tests.gate_models.order_study.samples import result, samples
 
 FIRST = "drained:0.5:guidance_boost:b0.8"
 COMMON = {"model": "tiny", "model_hash": "hash", "precision": "float32", "seeds": [0], "judge": "n-gram"}
