@@ -1,0 +1,1 @@
+"""What all offline runs share: worker processes, result files, recorded traces, versions."""
