@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from decoding.engine.engine import Engine
 from decoding.engine.handle import DecodingResult
 from decoding.engine.rollouts import run_all
 from decoding.gates import protocol
-from decoding.policy.decoding_policy import FREEZE_GRID, GateSettings, step_at
+from decoding.policy.decoding_policy import GateSettings, step_at
 from decoding.records.trace import Trace
 from decoding.request.job import Job
 from gate_models.committor.committor import (
@@ -34,6 +35,9 @@ from gate_models.committor.committor import (
     measure_all,
 )
 from gate_models.committor.fates import SLACK, handoff_fate, last_peak, persistent, persistent_point
+
+FREEZE_GRID: Final = (0.05, 0.10, 0.15, 0.22, 0.30, 0.45, 0.60)
+"""The paper's grid: fractions of the steps from whose states a recorded run is continued."""
 
 
 @dataclass(frozen=True, slots=True)

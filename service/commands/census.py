@@ -54,7 +54,7 @@ def run(
     compact: Annotated[Path | None, typer.Option(help="Afterwards write the small form to this folder.")] = None,
 ) -> None:
     """Measure committors along recorded guided runs: every prompt x grid point x arm x N rollouts."""
-    from decoding.policy.decoding_policy import FREEZE_GRID  # noqa: PLC0415
+    from gate_models.committor.horizon import FREEZE_GRID  # noqa: PLC0415
     from gate_models.offline.census import run as census  # noqa: PLC0415
     from gate_models.offline.census import store  # noqa: PLC0415
     from gate_models.offline.census.plan import CensusSettings  # noqa: PLC0415

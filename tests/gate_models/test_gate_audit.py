@@ -23,7 +23,7 @@ from gate_models.offline.gate_frontier import plot
 from gate_models.offline.gate_training.dataset import rows_of
 from gate_models.offline.scorers.fluency import load_judge
 from tests.decoding.tiny import tiny_model
-from tests.gate_models import gates
+from tests.gate_models import synthetic_gates as gates
 
 LENGTH = 16
 PROMPTS = [

@@ -20,7 +20,7 @@ from gate_models.offline.census.store import load_census, write_json, write_shar
 from gate_models.offline.census.worker import decode_items
 from gate_models.offline.gate_training.dataset import families_of, family_data
 from gate_models.offline.gate_training.train import TrainSettings, constant_cut, train
-from tests.gate_models import gates
+from tests.gate_models import synthetic_gates as gates
 from tests.gate_models.checkpoint import save_tiny
 
 SETTINGS = CensusSettings(

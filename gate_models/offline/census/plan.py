@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Final
 
-from decoding.policy.decoding_policy import FREEZE_GRID
 from gate_models.committor.committor import BASE, GUIDED, Arm, Coupling
-from gate_models.committor.horizon import GridPoint, grid_points
+from gate_models.committor.horizon import FREEZE_GRID, GridPoint, grid_points
 from gate_models.offline.benchmarks.tasks import TaskPrompt, expand, load_task
 from gate_models.offline.runs.trace_codec import step_count
 

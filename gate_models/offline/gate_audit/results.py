@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from gate_models.offline.census.noninferiority import bootstrap
 from gate_models.offline.gate_audit.arms import Arms
 from gate_models.offline.scorers.fluency import Judge
 from gate_models.offline.scorers.ngram import Score
+from gate_models.statistics.bootstrap import bootstrap
 from gate_models.statistics.intervals import Estimate
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from gate_models.features.text_metrics import wilson
 from gate_models.offline.paper_tables import GROUPS, SUCCESS_BY_WEIGHT
 from gate_models.policies.names import at_weight
+from gate_models.statistics.intervals import wilson
 
 WEIGHTS: Final = (0.0, 1.0, 2.0, 4.0)
 FRACTIONS: Final = (0.0, 0.1, 0.3, 0.6, 1.0)

@@ -77,7 +77,7 @@ def _best(points: Sequence[Point], sources: Sequence[str]) -> Match | None:
 def paired_table(pairs: Sequence[Paired]) -> str:
     """Markdown: a family and rival a line."""
     figures = ("rows", "success", "ppl")
-    heads = ["family", "best guidance first", *figures, "gate, no more rows", *figures, "difference", ""]
+    heads = ["family", "best guidance first", *figures, "gate, no more rows", *figures, "difference", "verdict"]
     return table(
         heads,
         (

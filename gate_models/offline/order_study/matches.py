@@ -14,11 +14,11 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
-from gate_models.offline.census.noninferiority import paired_bootstrap
 from gate_models.offline.order_study.points import Group, Point
 from gate_models.offline.runs.markdown import table
 from gate_models.policies.family_gates import RECORDED
 from gate_models.policies.names import parse_policy
+from gate_models.statistics.bootstrap import paired_bootstrap
 from gate_models.statistics.intervals import Estimate
 
 LEVEL: Final = 0.05
@@ -202,7 +202,8 @@ def note(groups: Mapping[Group, Sequence[Point]]) -> str:
     unmatched = sum(point.is_first for points in groups.values() for point in points) - count
     apart = f" {unmatched} guidance-first points cost less than every rival and stand in none." if unmatched else ""
     return (
-        f"{count} comparisons in {len(verdicts)} families.{apart} Alone, {alone['wins']} win and {alone['loses']} lose; "
+        f"{count} comparisons in {len(verdicts)} families.{apart} Alone, "
+        f"{alone['wins']} win and {alone['loses']} lose; "
         f"were there no difference at all, about {count * LEVEL / 2:.1f} would do either by chance. After Holm's "
         f"procedure over all of them (exact sign tests over prompts) {kept['wins']} win and {kept['loses']} lose. The "
         "policies of a "

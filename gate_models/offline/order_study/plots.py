@@ -36,7 +36,9 @@ def plot_frontiers(groups: Mapping[Group, Sequence[Point]], path: Path) -> None:
     for axes, ((task, setting), points) in zip(panels.axes, groups.items(), strict=False):
         plain = plain_policies(points)
         for order, colour in ORDERS.items():
-            drawn = [p for p in points if p.series.startswith(order) and (p in plain or p.is_first) and not p.falls_back]
+            drawn = [
+                p for p in points if p.series.startswith(order) and (p in plain or p.is_first) and not p.falls_back
+            ]
             if drawn:
                 _order(axes, order, colour, drawn)
         others = [p for p in points if p.series.startswith("confidence") and p not in plain]

@@ -55,7 +55,7 @@ def _point_row(point: Point) -> list[str]:
 def matched_table(groups: Groups) -> str:
     """Every guidance-first policy beside the best confidence-order policy at no more rows."""
     figures = ("rows", "success", "ppl")
-    heads = ["task", "guidance first", *figures, "confidence order, no more rows", *figures, "difference", ""]
+    heads = ["task", "guidance first", *figures, "confidence order, no more rows", *figures, "difference", "verdict"]
     return table(
         heads,
         (

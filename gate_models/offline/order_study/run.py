@@ -2,8 +2,8 @@
 
 `LISTS` names the policies that the study compares, for `astargate evaluate`. `run` reads what that wrote of the lists
 `main`, `calibrated`, `cheap` and `gates` and pools seeds. It writes a report (`report.md`), the numbers behind it
-(`study.json`) and plots. Results of the lists `factors`, `switch` and `ablations` are read on their own prompts. Results
-of policy `recorded` are read on the prompts that their census measured, beside the same prompts of the main results.
+(`study.json`) and plots. Results of the lists `factors`, `switch` and `ablations` are read on their own prompts; those
+of policy `recorded` on the prompts that their census measured, beside the same prompts of the main results.
 """
 
 from __future__ import annotations

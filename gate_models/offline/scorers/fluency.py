@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import torch
 
+from gate_models.gates.calibrated import shipped_file
 from gate_models.offline.scorers.ngram import NgramModel, Score
-from gate_models.offline.scorers.train_fluency import artifact_folder
 
 SHIPPED = "shipped n-gram"
 
@@ -79,6 +79,11 @@ class CausalJudge:
             logits = self._model(row).logits[0, :-1].float()
         nll = torch.nn.functional.cross_entropy(logits, row[0, 1:], reduction="sum")
         return Score(float(nll), len(ids))
+
+
+def artifact_folder() -> Path:
+    """Folder of the shipped judge."""
+    return shipped_file("fluency")
 
 
 @cache
