@@ -1,6 +1,6 @@
 """The commit order study: which order of committing tokens meets more constraints at the same cost.
 
-`LISTS` names the policies that the study compares, for `astargate evaluate`. `run` reads what that wrote of the lists
+`policies.LISTS` names what the study compares, for `astargate evaluate`. `run` reads what that wrote of the lists
 `main`, `calibrated`, `cheap` and `gates` and pools seeds. It writes a report (`report.md`), the numbers behind it
 (`study.json`) and plots. Results of the lists `factors`, `switch` and `ablations` are read on their own prompts; those
 of policy `recorded` on the prompts that their census measured, beside the same prompts of the main results.
@@ -12,7 +12,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from gate_models.offline.gate_audit.results import Fluency
 from gate_models.offline.order_study.ablations import ablations
@@ -20,71 +19,10 @@ from gate_models.offline.order_study.factors import factors
 from gate_models.offline.order_study.learned_gates import shipped_reports
 from gate_models.offline.order_study.plots import plot_frontiers, plot_switch
 from gate_models.offline.order_study.points import Group, Point, Texts, beside_recorded, points, read
+from gate_models.offline.order_study.policies import CALIBRATED, CHEAP, FACTORS, MAIN
 from gate_models.offline.order_study.report import Study
 from gate_models.offline.order_study.switch_curve import moves
 from gate_models.offline.scorers.fluency import load_judge
-
-FIRST: Final = "guidance_boost:b0.8"
-MAIN: Final = (
-    "base",
-    "full_cfg",
-    "handoff:0.3",
-    "handoff:0.6",
-    "handoff:0.6:k4",
-    "full_cfg:k4",
-    "drained:0.7:k4",
-    f"drained:0.5:{FIRST}",
-    f"drained:0.5:{FIRST}:k4",
-    f"drained:0.5:{FIRST}:m4:k2",
-)
-"""On every family, at its own canvas."""
-CALIBRATED: Final = ("calibrated", "calibrated:k4", f"calibrated:{FIRST}", f"calibrated:{FIRST}:k4", "constant")
-"""The family's own threshold or cut, as the server takes it; where there is none, guidance to the end."""
-GATES: Final = ("constant:k8", "policy", "policy:k8", "value", "value:k8")
-"""The learned gates, as the server takes them, at the tail widths that they are trained for; in other families guidance
-to the end. `constant` itself is in `calibrated`.
-"""
-CHEAP: Final = (
-    "base:k2",
-    "base:k4",
-    "handoff:0.15:k4",
-    "handoff:0.3:k4",
-    "handoff:0.3:k8",
-    "drained:0.7:k8",
-    f"drained:0.5:{FIRST}:k8",
-    "drained:0.5:guidance_boost:k8",
-)
-"""Parallel tails below the rows of base decoding: without them the cheapest guidance-first policies have no rival."""
-FACTORS: Final = (
-    "base",
-    "handoff:0.3",
-    "handoff:0.6",
-    "full_cfg",
-    "drained:0.7:k4",
-    f"drained:0.5:{FIRST}",
-    f"drained:0.5:{FIRST}:k4",
-)
-"""Where one of canvas, weight and temperature is moved."""
-SWITCH_FRACTIONS: Final = (0.1, 0.15, 0.22, 0.3, 0.45, 0.6, 0.8)
-SWITCH: Final = (
-    "base",
-    "full_cfg",
-    "full_cfg:guidance_boost",
-    *(f"handoff:{f:g}" for f in SWITCH_FRACTIONS),
-    *(f"handoff:{f:g}:guidance_boost" for f in SWITCH_FRACTIONS),
-)
-"""The switch curve S(t) of Definition 1 in both orders: fresh runs that hand off at each fraction."""
-ABLATIONS: Final = (f"drained:0.5:{FIRST}:k2", f"drained:0.5:{FIRST}:k8", f"drained:0.5:{FIRST}:m4:k2")
-"""Guidance first as it is, and `--without whole_words` or `--without text_margins`."""
-LISTS: Final = {
-    "main": MAIN,
-    "calibrated": CALIBRATED,
-    "cheap": CHEAP,
-    "gates": GATES,
-    "factors": FACTORS,
-    "switch": SWITCH,
-    "ablations": ABLATIONS,
-}
 
 
 @dataclass(frozen=True, slots=True)

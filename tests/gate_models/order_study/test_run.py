@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from gate_models.offline.evaluation import run as evaluate
 from gate_models.offline.evaluation.run import EvaluateSettings
 from gate_models.offline.gate_audit.results import Fluency
-from gate_models.offline.order_study import run as order_study
 from gate_models.offline.order_study.matches import matches
 from gate_models.offline.order_study.points import Setting, points, read, series_of
+from gate_models.offline.order_study.policies import LISTS
 from gate_models.offline.scorers.fluency import load_judge
 from gate_models.policies.names import parse_policy
 from service.cli import app
@@ -70,7 +70,7 @@ def test_series(policy: str, series: str) -> None:
 
 
 def test_lists_are_policies_that_can_be_parsed() -> None:
-    for names in order_study.LISTS.values():
+    for names in LISTS.values():
         assert len(set(names)) == len(names)
         for name in names:
             parse_policy(name)
