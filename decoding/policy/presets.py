@@ -41,11 +41,13 @@ def plainly_guided(policy: DecodingPolicy) -> DecodingPolicy:
     return replace(policy, order="confidence", boost_threshold=None, guided_width=width)
 
 
-def resolve_policy(preset: str, given: Mapping[str, Any], *, gen_length: int | None = None) -> DecodingPolicy:
+def resolve_policy(
+    preset: str, given: Mapping[str, Any], *, gen_length: int | None = None, canvas_field: str = "gen_length"
+) -> DecodingPolicy:
     """The policy of `preset` with the fields in `given` set over its defaults.
 
     A field that the preset does not use is refused (`PolicyError`), not ignored. `parallel_tail`'s default width of 8
-    is cut to the canvas where `gen_length` is smaller.
+    is cut to the canvas where `gen_length` is smaller. Errors call the canvas length `canvas_field`.
     """
     one_of("preset", preset, PRESETS)
     for name in _UNUSED.get(preset, ()):
@@ -58,5 +60,5 @@ def resolve_policy(preset: str, given: Mapping[str, Any], *, gen_length: int | N
         values["tail_width"] = min(values.get("tail_width", 1), gen_length)
     policy = DecodingPolicy(preset=preset, **values)  # type: ignore[arg-type]
     if gen_length is not None:
-        policy.check_canvas(gen_length)
+        policy.check_canvas(gen_length, canvas_field)
     return policy

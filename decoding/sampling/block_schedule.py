@@ -12,21 +12,16 @@ from numpy.typing import NDArray
 Place = tuple[int, int, bool]
 
 
-<<<<<<< HEAD
-def check_blocks(gen_length: int, steps: int, block_length: int | None, canvas_field: str = "gen_length") -> int:
-    """Number of blocks; raises `ValueError` unless blocks divide the canvas and the steps (LLaDA's rule).
-
-    `canvas_field` is the caller's name of the canvas length.
-    """
-=======
 def step_at(fraction: float, steps: int) -> int:
     """The step at a fraction of the run: floor(f T + 1/2)."""
     return math.floor(fraction * steps + 0.5)
 
 
-def check_blocks(gen_length: int, steps: int, block_length: int | None) -> int:
-    """Number of blocks; raises `ValueError` unless blocks divide the canvas and the steps (LLaDA's rule)."""
->>>>>>> fa7e7d23b8fa199475594b15faeeaddf5578953d
+def check_blocks(gen_length: int, steps: int, block_length: int | None, canvas_field: str = "gen_length") -> int:
+    """Number of blocks; raises `ValueError` unless blocks divide the canvas and the steps (LLaDA's rule).
+
+    `canvas_field` is the caller's name of the canvas length.
+    """
     if block_length is None:
         return 1
     if block_length < 1 or gen_length % block_length:

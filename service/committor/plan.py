@@ -8,17 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-<<<<<<< HEAD
 from decoding.gates.protocol import Regime
 from decoding.models.protocol import DenoisingModel
-from decoding.policy.decoding_policy import step_at
-=======
-from decoding.constraints import AnyConstraint, parse
-from decoding.gates.builtin import NeverGate
-from decoding.gates.protocol import GateResolution, Regime
-from decoding.models.protocol import DenoisingModel
-from decoding.policy.gate import GateSettings
->>>>>>> fa7e7d23b8fa199475594b15faeeaddf5578953d
 from decoding.request.job import Job, regime_of
 from decoding.request.row_estimates import most_rows
 from decoding.request.validation import check_job
@@ -39,16 +30,6 @@ UNUSED: Final = ("on_fallback", "tail_reuse", "tail_refresh", "repair", "budget_
 """Policy fields that a measurement does not use; key-value reuse is approximate, measurements are exact."""
 
 
-<<<<<<< HEAD
-=======
-class _FullGuidance:
-    """Answers any gate setting: a measurement finds the horizon that gates look for."""
-
-    def resolve(self, setting: GateSettings, regime: Regime) -> GateResolution:
-        return GateResolution(NeverGate())
-
-
->>>>>>> fa7e7d23b8fa199475594b15faeeaddf5578953d
 @dataclass(frozen=True, slots=True)
 class CommittorPlan:
     """What a committor job does. `job` guides to the end; `start` is the given state, None where it is recorded."""

@@ -8,9 +8,11 @@ from typing import Any
 
 from decoding.constraints import Constraint, parse
 from decoding.models.protocol import DenoisingModel, ModelSpec
-from decoding.policy.decoding_policy import DecodingPolicy, GateSettings, resolve_policy
+from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.policy.gate import GateSettings
+from decoding.policy.presets import resolve_policy
 from decoding.request.job import Job, Sampling
-from decoding.request.row_estimates import selection_rows
+from decoding.request.row_estimates import most_rows, selection_rows
 from decoding.request.validation import check_job
 from decoding.sampling.noise import NoiseKey
 from service.config.settings import Settings
@@ -163,7 +165,7 @@ def _check_work(job: Job, samples: int, settings: Settings, *, trace: bool) -> N
             "too_large",
         )
     if job.judged or samples * job.full_cfg_equivalent > limit:  # no plan costs more, and the plan itself takes time
-        rows = job.estimated_rows
+        rows = most_rows(job)
         if samples * rows > limit:
             estimate = f"an estimated {samples * rows} forward evaluations, this server takes at most {limit}"
             raise _too_large(estimate, samples, limit // rows)

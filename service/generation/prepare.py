@@ -7,24 +7,13 @@ import uuid
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-<<<<<<< HEAD
 from decoding.constraints import Constraint
-from decoding.gates.protocol import GateResolution, GateResolver, NeverGate, Regime
-from decoding.models.protocol import DenoisingModel
-from decoding.policy.decoding_policy import DecodingPolicy, plainly_guided
-from decoding.request.job import Job, record_for, regime_of
-=======
-from decoding.constraints import AnyConstraint, parse
 from decoding.gates.builtin import NeverGate
 from decoding.gates.protocol import GateResolution, GateResolver, Regime
 from decoding.models.protocol import DenoisingModel
 from decoding.policy.decoding_policy import DecodingPolicy
-from decoding.policy.gate import GateSettings
-from decoding.policy.presets import plainly_guided, resolve_policy
-from decoding.request.job import Job, Sampling, record_for, regime_of
-from decoding.request.row_estimates import most_rows, selection_rows
-from decoding.request.validation import check_job
->>>>>>> fa7e7d23b8fa199475594b15faeeaddf5578953d
+from decoding.policy.presets import plainly_guided
+from decoding.request.job import Job, record_for, regime_of
 from decoding.sampling.noise import NoiseKey
 from gate_models.policies.cascade import affordable, resolve_attempt_gates, shipped_cascades, within_budget
 from service.backend.watched_gates import WATCHED, SuspendedChoice
@@ -96,54 +85,8 @@ def prepare(
     return replace(prepared, audit_share=request.audit_share)
 
 
-<<<<<<< HEAD
 def prepare_canvas(
     request: CanvasRequest,
-=======
-def _check_work(job: Job, samples: int, settings: Settings, *, trace: bool) -> None:
-    """Bound the rows of all samples together, and the steps of their traces. `job` is valid and has its gate."""
-    limit = settings.max_request_rows
-    repair = job.policy.repair
-    if repair is not None and (rows := selection_rows(job, repair)) > settings.max_selection_rows:
-        raise invalid(
-            "policy.repair.selector",
-            f"'{repair.selector}' may take {rows} forward evaluations a round, this server allows "
-            f"{settings.max_selection_rows}; use fewer rollouts, a later anchor, or a selector without rollouts",
-            "too_large",
-        )
-    if job.judged or samples * job.full_cfg_equivalent > limit:  # no plan costs more, and the plan itself takes time
-        rows = most_rows(job)
-        if samples * rows > limit:
-            estimate = f"an estimated {samples * rows} forward evaluations, this server takes at most {limit}"
-            raise _too_large(estimate, samples, limit // rows)
-    if trace and samples * job.steps > MAX_TRACE_STEPS:
-        estimate = f"a trace of n * steps = {samples * job.steps} steps, the longest is {MAX_TRACE_STEPS}"
-        raise _too_large(estimate, samples, MAX_TRACE_STEPS // job.steps)
-
-
-def _too_large(estimate: str, samples: int, most: int) -> ApiError:
-    """A 422 for a request of which `most` samples would fit; where not even one does, its steps are at fault."""
-    if most == 0:
-        return invalid("steps", f"is too large: the request asks for {estimate}", "too_large")
-    return invalid("n", f"is too large: {samples} samples ask for {estimate} (n = {most} as it stands)", "too_large")
-
-
-def _given(policy: PolicyRequest | None) -> dict[str, Any]:
-    """The policy fields that the client set."""
-    if policy is None:
-        return {}
-    given = policy.model_dump(exclude_none=True, exclude={"preset", "gate", "repair"})
-    if policy.gate is not None:
-        given["gate"] = GateSettings(**policy.gate.model_dump(exclude_none=True))
-    if policy.repair is not None:
-        given["repair"] = repair_of(policy.repair)
-    return given
-
-
-def _prompt_ids(
-    request: GenerateRequest,
-    constraint: AnyConstraint | None,
->>>>>>> fa7e7d23b8fa199475594b15faeeaddf5578953d
     model: DenoisingModel,
     gates: GateResolver,
     settings: Settings,

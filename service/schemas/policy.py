@@ -15,14 +15,8 @@ from decoding.policy.decoding_policy import MAX_GUIDANCE_SCALE, DecodingPolicy, 
 from decoding.policy.gate import GateSource
 from decoding.policy.repair import END, MAX_ROLLOUTS, MAX_ROUNDS, Repair, Selector
 from decoding.request.validation import MAX_STEPS
-<<<<<<< HEAD
-from decoding.sampling.commit_order import GUIDED_ORDERS
-from service.schemas.base import MAX_CANVAS, Reply, Request, choices, field_docs
-=======
 from decoding.sampling.commit_order import order_names
-from service.fielddocs import field_docs
-from service.schemas.base import MAX_CANVAS, Reply, Request, choices
->>>>>>> fa7e7d23b8fa199475594b15faeeaddf5578953d
+from service.schemas.base import MAX_CANVAS, Reply, Request, choices, field_docs
 
 _POLICY = field_docs(DecodingPolicy)
 _GATE = field_docs(gate_policy.GateSettings)

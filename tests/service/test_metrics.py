@@ -9,12 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from decoding.engine.engine import Engine
-<<<<<<< HEAD
-from decoding.gates.protocol import BuiltinGates
-=======
 from decoding.gates.builtin import BuiltinGates
-from service.bridge import Bridge
->>>>>>> fa7e7d23b8fa199475594b15faeeaddf5578953d
 from service.config.settings import Settings
 from service.generation import replies
 from service.generation.generation import Bridge, Generation
