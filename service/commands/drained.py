@@ -7,7 +7,39 @@ from typing import Annotated
 
 import typer
 
+from service.commands.options import names
+
 app = typer.Typer(help="Thresholds of the `drained` gate: calibrate, audit, show.", no_args_is_help=True)
+
+
+@app.command("calibrate")
+def calibrate(
+    sweeps: Annotated[Path, typer.Option(help="Folder of the decoded runs; a stopped run goes on.")],
+    out: Annotated[Path | None, typer.Option(help="File to write, beside what it has; without it only decode.")] = None,
+    families: Annotated[str, typer.Option(help="Families separated by commas, or `all`.")] = "all",
+    held: Annotated[bool, typer.Option("--held", help="Decode nothing: the prompts whose runs are there.")] = False,
+    prompts: Annotated[int, typer.Option(min=1, help="Prompts a family outside the audit set.")] = 100,
+    guidance_scale: Annotated[float, typer.Option()] = 2.0,
+    temperature: Annotated[float, typer.Option()] = 1.0,
+) -> None:
+    """Choose the thresholds from runs on prompts outside the audit set."""
+    from gate_models.offline.drained.calibrate import run  # noqa: PLC0415
+    from gate_models.offline.drained.settings import CalibrationSettings  # noqa: PLC0415
+
+    settings = CalibrationSettings(
+        names(families),
+        None if held else prompts,
+        guidance_scale=guidance_scale,
+        temperature=temperature,
+    )
+    try:
+        thresholds = run(settings, sweeps, out)
+    except (OSError, ValueError) as error:
+        typer.echo(f"drained calibrate: {error}", err=True)
+        raise typer.Exit(2) from None
+    for one in thresholds:
+        regime = one.regime
+        typer.echo(f"{regime.family} {regime.order} K={regime.tail_width} {one.threshold} {one.certified}")
 
 
 @app.command("policies")

@@ -37,9 +37,17 @@ def report(
     from gate_models.offline.order_study.report import matched_table  # noqa: PLC0415
     from gate_models.offline.order_study.run import StudySettings, run  # noqa: PLC0415
 
-    lists = (tuple(paths or ()) for paths in (recorded, factors, switch, ablations))
+    settings = StudySettings(
+        result=tuple(result),
+        out=out,
+        recorded=tuple(recorded or ()),
+        factors=tuple(factors or ()),
+        switch=tuple(switch or ()),
+        ablations=tuple(ablations or ()),
+        command=tuple(command or ()),
+    )
     try:
-        study = run(StudySettings(tuple(result), out, *lists, command=tuple(command or ())))
+        study = run(settings)
     except (OSError, ValueError) as error:
         typer.echo(f"order-study report: {error}", err=True)
         raise typer.Exit(2) from None

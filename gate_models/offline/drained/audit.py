@@ -112,7 +112,7 @@ def _row(one: DrainedThreshold, reading: Mapping[str, Any]) -> list[str]:
     low, high = reading["loss_interval_95"]
     full = reading["full_cfg"]
     return [
-        one.regime.family,
+        str(one.regime.family),
         one.regime.order,
         str(one.regime.tail_width),
         f"{one.threshold:g}",

@@ -23,7 +23,7 @@ def table(thresholds: Sequence[DrainedThreshold]) -> str:
         full = of_family[0].evidence["full_cfg"]
         reference = f"{full['success']:.2f}, {full['rows']:.0f}, {_ppl(full['perplexity'])}"
         cells = (_cheapest([one for one in of_family if one.regime.order == order]) for order in ORDERS)
-        rows.append([family, str(of_family[0].evidence["prompts"]), reference, *cells])
+        rows.append([str(family), str(of_family[0].evidence["prompts"]), reference, *cells])
     heads = ["family", "prompts", "full CFG: success, rows, ppl", "confidence order: K, threshold, loss, rows, ppl"]
     return markdown.table([*heads, "guidance first: the same"], rows)
 

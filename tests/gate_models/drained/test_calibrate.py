@@ -152,7 +152,7 @@ def test_no_prompt_of_the_audit_set_is_used() -> None:
 @pytest.mark.parametrize("order", own.ORDERS)
 def test_what_is_read_off_is_what_the_engine_does(order: str, tmp_path: Path) -> None:
     """The same noise, live: at every threshold the gate hands off where the recorded run says, and branches start."""
-    model, settings = tiny_model(), PLAN.settings(order)
+    model, settings = tiny_model(), own.sweep_settings(PLAN, order)
     runs = sweep(model, PROMPTS, settings, tmp_path / "sweep.jsonl")
     engine, asked = Engine(model), []
     for run in runs:

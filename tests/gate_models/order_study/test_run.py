@@ -94,7 +94,8 @@ def test_from_evaluation_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         read([paths[0], paths[0]])
     named = [str(path) for path in paths]
     out = tmp_path / "study"
-    asked = ["report", "--result", ",".join(named), "--switch", ",".join(named), "--command", "how", "--out", str(out)]
+    files = [argument for name in named for argument in ("--result", name, "--switch", name)]
+    asked = ["report", *files, "--command", "how", "--out", str(out)]
     answer = CliRunner().invoke(app, ["order-study", *asked])
     assert answer.exit_code == 0, answer.output
     written = json.loads((out / "study.json").read_text())
