@@ -29,6 +29,7 @@ def train(
     jobs: Annotated[int, typer.Option(min=1, help="Threads that grow trees.")] = 1,
 ) -> None:
     """Train one gate a family from a census: constant cuts, fate and ordinal heads, value heads, risk ladders."""
+    from gate_models.gates.sources import held_sources  # noqa: PLC0415
     from gate_models.offline.census.records import CensusError  # noqa: PLC0415
     from gate_models.offline.gate_training.train import TrainSettings  # noqa: PLC0415
     from gate_models.offline.gate_training.train import train as fit  # noqa: PLC0415
@@ -40,18 +41,19 @@ def train(
     except (CensusError, ValueError) as error:
         raise _failed(error) from None
     for bundle in bundles:
-        typer.echo(_line(bundle.family, bundle.version, bundle.sources, out / bundle.family))
+        typer.echo(_line(bundle.family, bundle.version, held_sources(bundle), out / bundle.family))
 
 
 @app.command("list")
 def list_gates(folder: FolderOption = None) -> None:
     """One line a gate; those that must not be used, with the reason."""
-    from gate_models.gates import artifact, learned_resolver  # noqa: PLC0415
+    from gate_models.gates import artifact, shipped  # noqa: PLC0415
+    from gate_models.gates.sources import held_sources  # noqa: PLC0415
 
-    where = folder or learned_resolver.shipped_folder()
+    where = folder or shipped.shipped_folder()
     bundles, refused = artifact.load_all(where)
     for bundle in bundles:
-        typer.echo(_line(bundle.family, bundle.version, bundle.sources, where / bundle.family))
+        typer.echo(_line(bundle.family, bundle.version, held_sources(bundle), where / bundle.family))
     for _, reason in refused:
         typer.echo(f"refused: {reason}", err=True)
     if not bundles and not refused:
@@ -65,9 +67,10 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="The stored description as it is.")] = False,
 ) -> None:
     """What one gate is made of, where it holds and what its risk source promises."""
-    from gate_models.gates import artifact, learned_resolver  # noqa: PLC0415
+    from gate_models.gates import artifact, shipped  # noqa: PLC0415
+    from gate_models.gates.sources import held_sources  # noqa: PLC0415
 
-    where = (folder or learned_resolver.shipped_folder()) / family
+    where = (folder or shipped.shipped_folder()) / family
     try:
         bundle = artifact.load(where)
     except artifact.ArtifactError as error:
@@ -75,7 +78,7 @@ def show(
     if as_json:
         typer.echo((where / artifact.DESCRIPTION).read_text(encoding="utf-8"))
         return
-    typer.echo(_line(bundle.family, bundle.version, bundle.sources, where))
+    typer.echo(_line(bundle.family, bundle.version, held_sources(bundle), where))
     typer.echo(f"audited: {json.dumps(bundle.regime.to_json())}")
     typer.echo(f"checkpoints: {', '.join(f'{f:g}' for f in bundle.checkpoints)}")
     for width, cut in bundle.constants.items():
@@ -111,7 +114,7 @@ def audit(
     ] = None,
 ) -> None:
     """Compare every gate source on fresh trajectories of prompts that trained nothing; write tables and plots."""
-    from gate_models.gates import learned_resolver  # noqa: PLC0415
+    from gate_models.gates import shipped  # noqa: PLC0415
     from gate_models.offline.census.records import CensusError  # noqa: PLC0415
     from gate_models.offline.gate_audit.export import export  # noqa: PLC0415
     from gate_models.offline.gate_audit.run import AuditSettings, headline  # noqa: PLC0415
@@ -133,7 +136,7 @@ def audit(
         )
         writable(out, "--out", folder=True)
         writable(compact, "--compact", folder=True)
-        content = run(settings, folder or learned_resolver.shipped_folder(), out, census)
+        content = run(settings, folder or shipped.shipped_folder(), out, census)
         written = [] if compact is None else export(content, compact)
     except (CensusError, ValueError, OSError) as error:
         raise _failed(error) from None

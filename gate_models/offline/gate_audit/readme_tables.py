@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from gate_models.gates.audit_report import AuditPoint, AuditReport, Gap, reports_in
-from gate_models.gates.learned_resolver import shipped_folder
+from gate_models.gates.shipped import shipped_folder
 
 SOURCES: Final = ("constant", "raw", "policy", "value 0.002", "risk 0.05", "risk 0.12", "oracle")
 """In the order of the tables; the price and the margins are those that the audit reads off."""
