@@ -1,10 +1,10 @@
 """The exact law of one denoising step of the enumerable model, by going through every joint draw of masked positions.
 
 Which position is committed depends on all draws when the order looks at the sampled tokens (or at guided
-probabilities). The next state is then *not* a tilt of the base kernel by the committed token's delta. Guidance tilts the
-joint draw V = (v_j) over the masked positions, with statistic sum_j delta_j(v_j) / temperature; the kernel is the image
-of that draw under the commit rule. The rules are stated here anew, in plain tensor algebra, and the tests compare them
-with the decoder's.
+probabilities). The next state is then *not* a tilt of the base kernel by the committed token's delta. Guidance tilts
+the joint draw V = (v_j) over the masked positions, with statistic sum_j delta_j(v_j) / temperature; the kernel is the
+image of that draw under the commit rule. The rules are stated here anew, in plain tensor algebra, and the tests compare
+them with the decoder's.
 
 A pair (state, draw) is a filled canvas with the subset of its positions that is masked: (2A)^L pairs in all.
 """
@@ -162,12 +162,9 @@ class StepLaw:
     def _scores(self, name: str, probabilities: Distributions) -> Tensor:
         probability, conditional = self.at_tokens(probabilities.plain), self.at_tokens(probabilities.conditional)
         if name in {"margin", "neg_entropy"}:
-            top = probabilities.plain.topk(2, -1).values
-            by_state = (
-                top[..., 0] - top[..., 1]
-                if name == "margin"
-                else torch.xlogy(probabilities.plain, probabilities.plain).sum(-1)
-            )
+            plain = probabilities.plain
+            top = plain.topk(2, -1).values
+            by_state = top[..., 0] - top[..., 1] if name == "margin" else torch.xlogy(plain, plain).sum(-1)
             return by_state[self.state]
         return {
             "probability": probability,
