@@ -6,7 +6,7 @@ import pytest
 
 from service.shadow_audit.sample import first_pass_ended
 from service.storage.database import open_database
-from tests.service.shadowing import Desk, audits, mini
+from tests.service.shadow_audit.shadowing import Desk, audits, mini
 
 
 @pytest.fixture
