@@ -103,7 +103,7 @@ def forward_evaluations(ledger: Ledger, job: Job) -> wire.ForwardEvaluations:
 
 def gate(prepared: Prepared, outcome: DecodingResult) -> wire.GateResult:
     """What the gate, or the fallback in its place, did."""
-    job, word = outcome.run, outcome.decision
+    job, decision = outcome.run, outcome.decision
     decided = decision_of(job, outcome.handoff_step)
     handed_off = decided == "handoff"
     masked = outcome.handoff_masked or 0
@@ -112,12 +112,12 @@ def gate(prepared: Prepared, outcome: DecodingResult) -> wire.GateResult:
         source=job.policy.gate.source,
         version=job.gate.version if prepared.choice.gate or tried else None,
         decision=decided,
-        predicted_horizon=word.predicted_horizon if word else None,
+        predicted_horizon=decision.predicted_horizon if decision else None,
         handoff_step=outcome.handoff_step if handed_off else None,
         handoff_fraction=(outcome.handoff_step or 0) / job.steps if handed_off else None,
         committed_fraction=1.0 - masked / job.gen_length if handed_off else None,
-        handoff_fate=word.handoff_fate if word else None,
-        fate_confidence=word.fate_confidence if word else None,
+        handoff_fate=decision.handoff_fate if decision else None,
+        fate_confidence=decision.fate_confidence if decision else None,
         fallback_reason=outcome.fallback_reason or (prepared.choice.fallback_reason if prepared.fallback else None),
         nearest_regime=dict(prepared.choice.nearest_regime) if prepared.choice.nearest_regime else None,
     )
