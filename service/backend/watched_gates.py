@@ -51,7 +51,7 @@ class AuditedGate:
 
 
 def audited(gate: Gate, setting: GateSettings, regime: Regime) -> AuditedGate | None:
-    """Identity of `gate`, resolved for `setting` in `regime`; None where its handoffs need no audit or never come."""
+    """The identity of `gate`, resolved for `setting` in `regime`. None where no handoff of it needs an audit."""
     if not SOURCES[setting.source].watched or regime.family is None or gate.version == BUILTIN:
         return None
     if gate.planned_step(regime.steps) == regime.steps or setting.recheck is not None:
@@ -87,16 +87,15 @@ def held_gates(backend: Backend) -> tuple[AuditedGate, ...]:
 
 def _held(backend: Backend) -> Iterator[AuditedGate]:
     model_hash = backend.model.spec.hash
-    asked: list[tuple[GateSource, Regime]] = []
-    asked += [("constant", cut.regime) for cut in backend.cuts if cut.regime.model_hash == model_hash]
-    asked += [
-        ("drained", threshold.regime) for threshold in backend.thresholds if threshold.regime.model_hash == model_hash
-    ]
+    offered: list[tuple[GateSource, Regime]] = []
+    offered += [("constant", cut.regime) for cut in backend.cuts]
+    offered += [("drained", threshold.regime) for threshold in backend.thresholds]
+    offered = [(source, regime) for source, regime in offered if regime.model_hash == model_hash]
     for bundle in backend.gates.bundles:
         if bundle.regime.model_hash == model_hash:
             for width in bundle.regime.tail_widths:
-                asked += [(source, bundle.regime.lowest(width)) for source in held_sources(bundle, width)]
-    for source, regime in asked:
+                offered += [(source, bundle.regime.lowest(width)) for source in held_sources(bundle, width)]
+    for source, regime in offered:
         gate = held_gate(backend.gates, source, regime)
         if gate is not None:
             yield gate

@@ -1,4 +1,4 @@
-"""Finished canvases become the response."""
+"""Finished canvases become the answer of /generate: texts, verdicts on the constraint, costs, gate decisions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def response(prepared: Prepared, outcomes: Sequence[DecodingResult], model: Deno
 def summary(
     prepared: Prepared, samples: list[wire.Sample], outcomes: Sequence[DecodingResult], model: DenoisingModel
 ) -> wire.GenerateResponse:
-    """The answer around samples that have been translated already."""
+    """The answer around samples that are replies already."""
     job = prepared.job
     return wire.GenerateResponse(
         id=prepared.id,
@@ -128,30 +128,30 @@ def repair(prepared: Prepared, outcome: DecodingResult) -> wire.RepairResult | N
     kept, passes = outcome.kept, outcome.passes
     if kept is None:
         return None
-    rounds = [found for found in passes if found.round]
+    rounds = [attempted for attempted in passes if attempted.round]
     return wire.RepairResult(
         attempts=1 + passes[-1].attempt,
         rounds=len(rounds),
-        reopened=sum(len(found.reopened) for found in rounds),
+        reopened=sum(len(attempted.reopened) for attempted in rounds),
         recovered=kept.satisfied and not passes[0].satisfied,
-        kept=next(index for index, found in enumerate(passes) if found is kept),
-        passes=[_pass(found, outcome.job) for found in passes],
+        kept=next(index for index, attempted in enumerate(passes) if attempted is kept),
+        passes=[_pass(attempted, outcome.job) for attempted in passes],
         anchor_reason=prepared.anchor_reason,
     )
 
 
-def _pass(found: DecodedText, job: Job) -> wire.PassReply:
-    policy = job.attempt(found.attempt).policy
+def _pass(attempted: DecodedText, job: Job) -> wire.PassReply:
+    policy = job.attempt(attempted.attempt).policy
     return wire.PassReply(
-        attempt=found.attempt,
-        round=found.round,
+        attempt=attempted.attempt,
+        round=attempted.round,
         preset=policy.preset,
-        selector=policy.repair.selector if policy.repair is not None and found.round else None,
-        reopened=list(found.reopened),
-        text=found.text,
-        satisfied=found.satisfied,
-        score=found.score,
-        forward_evaluations=found.rows,
+        selector=policy.repair.selector if policy.repair is not None and attempted.round else None,
+        reopened=list(attempted.reopened),
+        text=attempted.text,
+        satisfied=attempted.satisfied,
+        score=attempted.score,
+        forward_evaluations=attempted.rows,
     )
 
 
