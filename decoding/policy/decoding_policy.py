@@ -27,7 +27,6 @@ REUSE_MODES: Final = get_args(ReuseMode)
 TAIL_REFRESH: Final = 8
 _NEEDS_REUSE: Final = "needs tail_reuse: it says how often what is reused is computed again"
 MAX_GUIDANCE_SCALE: Final = 20.0
-FREEZE_GRID: Final = (0.05, 0.10, 0.15, 0.22, 0.30, 0.45, 0.60)
 
 
 def step_at(fraction: float, steps: int) -> int:

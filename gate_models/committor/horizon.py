@@ -20,19 +20,11 @@ from decoding.engine.engine import Engine
 from decoding.engine.handle import DecodingResult
 from decoding.engine.rollouts import run_all
 from decoding.gates import protocol
-from decoding.policy.decoding_policy import FREEZE_GRID, GateSettings, step_at
+from decoding.policy.decoding_policy import GateSettings, step_at
 from decoding.records.trace import Trace
 from decoding.request.job import Job
-from gate_models.committor.committor import (
-    BASE,
-    GUIDED,
-    Arm,
-    Committor,
-    Coupling,
-    Judge,
-    State,
-    measure_all,
-)
+from gate_models.committor.choices import FREEZE_GRID, Coupling
+from gate_models.committor.committor import BASE, GUIDED, Arm, Committor, Judge, State, measure_all
 from gate_models.committor.fates import SLACK, handoff_fate, last_peak, persistent, persistent_point
 
 

@@ -54,10 +54,10 @@ def run(
     compact: Annotated[Path | None, typer.Option(help="Afterwards write the small form to this folder.")] = None,
 ) -> None:
     """Measure committors along recorded guided runs: every prompt x grid point x arm x N rollouts."""
-    from decoding.policy.decoding_policy import FREEZE_GRID  # noqa: PLC0415
+    from gate_models.committor.choices import FREEZE_GRID  # noqa: PLC0415
     from gate_models.offline.census import run as census  # noqa: PLC0415
     from gate_models.offline.census import store  # noqa: PLC0415
-    from gate_models.offline.census.plan import CensusSettings  # noqa: PLC0415
+    from gate_models.offline.census.settings import CensusSettings  # noqa: PLC0415
     from gate_models.offline.runs.process_pool import WorkerError  # noqa: PLC0415
 
     try:

@@ -29,7 +29,7 @@ def run(
 ) -> None:
     """Fates and horizons one factor at a time: guidance weight, canvas, steps. Resumable like the census."""
     from gate_models.offline.census import one_factor  # noqa: PLC0415
-    from gate_models.offline.census.plan import CensusSettings  # noqa: PLC0415
+    from gate_models.offline.census.settings import CensusSettings  # noqa: PLC0415
     from gate_models.offline.runs.process_pool import WorkerError  # noqa: PLC0415
 
     try:

@@ -30,7 +30,7 @@ def train(
 ) -> None:
     """Train one gate a family from a census: constant cuts, fate and ordinal heads, value heads, risk ladders."""
     from gate_models.offline.census.records import CensusError  # noqa: PLC0415
-    from gate_models.offline.gate_training.train import TrainSettings  # noqa: PLC0415
+    from gate_models.offline.gate_training.settings import TrainSettings  # noqa: PLC0415
     from gate_models.offline.gate_training.train import train as fit  # noqa: PLC0415
 
     try:

@@ -14,10 +14,11 @@ from typing import Final, Literal, get_args
 
 from decoding.constraints import FAMILIES
 from decoding.engine.handle import FinishReason
-from decoding.policy.decoding_policy import FREEZE_GRID, GATE_SOURCES, PRESETS
+from decoding.policy.decoding_policy import GATE_SOURCES, PRESETS
 from decoding.policy.repair import SELECTORS
 from decoding.records.ledger import BRANCHES, PURPOSES
 from decoding.records.trace import Phase
+from gate_models.committor.choices import FREEZE_GRID
 from gate_models.gates.monitor import OUTCOMES as PAIR_OUTCOMES
 from gate_models.gates.monitor import GateState
 from service.backend.watched_gates import WATCHED

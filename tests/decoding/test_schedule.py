@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoding.policy.decoding_policy import FREEZE_GRID, step_at
+from decoding.policy.decoding_policy import step_at
 from decoding.sampling.block_schedule import BlockSchedule, check_blocks
+from gate_models.committor.choices import FREEZE_GRID
 
 
 def reference_quotas(masks: int, steps: int) -> list[int]:

@@ -14,8 +14,8 @@ from decoding.gates.protocol import DrainedGate, FractionGate, Regime
 from decoding.policy.decoding_policy import GATE_DEFAULTS, GateSettings, PolicyError, resolve_policy
 from gate_models.gates.constant import ConstantCut, ConstantGates
 from gate_models.gates.drained import MEASURED, DrainedGates, DrainedThreshold, read_thresholds, write_thresholds
+from gate_models.offline.benchmarks.splits import split_of
 from gate_models.offline.benchmarks.tasks import SUBTASKS, TaskPrompt
-from gate_models.offline.census.plan import split_of
 from gate_models.offline.drained import calibrate as own
 from gate_models.offline.drained import table as drained_table
 from gate_models.offline.gate_audit.sweep import drained_step, run_job, sweep

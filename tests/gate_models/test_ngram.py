@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from gate_models.offline.scorers import ngram
-from gate_models.offline.scorers.fluency import shipped_judge
+from gate_models.offline.scorers.fluency import artifact_folder, shipped_judge
 from gate_models.offline.scorers.ngram import BEGIN, END, SPECIAL, NgramModel
-from gate_models.offline.scorers.train_fluency import artifact_folder, shuffled, stuttering
+from gate_models.offline.scorers.train_fluency import shuffled, stuttering
 
 TEXTS = [
     "the dog runs to the beach.",

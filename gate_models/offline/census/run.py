@@ -24,9 +24,10 @@ from typing import Any, Final, cast, get_args
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from gate_models.committor.committor import Coupling
-from gate_models.offline.census.plan import IDENTITY, CensusSettings, Done, WorkItem, plan, run_name, shards_of
+from gate_models.committor.choices import Coupling
+from gate_models.offline.census.plan import Done, WorkItem, plan, run_name, shards_of
 from gate_models.offline.census.records import CensusError
+from gate_models.offline.census.settings import IDENTITY, CensusSettings
 from gate_models.offline.census.store import (
     MANIFEST,
     is_compact,
@@ -36,8 +37,8 @@ from gate_models.offline.census.store import (
     write_json,
 )
 from gate_models.offline.census.worker import CensusWorker, ShardDone
-from gate_models.offline.evaluation.run import software
 from gate_models.offline.runs.process_pool import Processes, StoppedError
+from gate_models.offline.runs.versions import software
 
 logger = logging.getLogger(__name__)
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)

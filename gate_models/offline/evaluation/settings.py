@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gate_models.offline.census.plan import SPLITS
+from gate_models.offline.benchmarks.splits import SPLITS
 
 ABLATIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "whole_words": {"continuation_ids": frozenset()},

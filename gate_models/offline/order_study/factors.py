@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gate_models.offline.gate_audit.results import Fluency
 from gate_models.offline.order_study.points import (
     OWN_WEIGHT,
     Group,
@@ -22,6 +21,7 @@ from gate_models.offline.order_study.points import (
     prompts_in,
 )
 from gate_models.offline.order_study.pooled import FULL, Pooled, complete, pool, ratio
+from gate_models.offline.scorers.fluency import Fluency
 
 OWN: Final = "own canvas, w = 2, temperature 1"
 

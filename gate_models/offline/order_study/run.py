@@ -13,7 +13,6 @@ import json
 from pathlib import Path
 from typing import Final
 
-from gate_models.offline.gate_audit.results import Fluency
 from gate_models.offline.order_study.ablations import ablations
 from gate_models.offline.order_study.factors import factors
 from gate_models.offline.order_study.learned_gates import shipped_reports
@@ -21,7 +20,7 @@ from gate_models.offline.order_study.plots import plot_frontiers, plot_switch
 from gate_models.offline.order_study.points import beside_recorded, points, read
 from gate_models.offline.order_study.report import Study, matched_table
 from gate_models.offline.order_study.switch_curve import moves
-from gate_models.offline.scorers.fluency import load_judge
+from gate_models.offline.scorers.fluency import Fluency, load_judge
 
 FIRST: Final = "guidance_boost:b0.8"
 MAIN: Final = (

@@ -13,7 +13,6 @@ import json
 import random
 import zlib
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +20,7 @@ import numpy as np
 
 from decoding.mini.corpus import clean, load_corpora
 from gate_models.offline.scorers import ngram
+from gate_models.offline.scorers.fluency import artifact_folder
 from gate_models.offline.scorers.ngram import NgramModel, Score
 
 SEED: Final = 20260727
@@ -30,11 +30,6 @@ HELD_OUT: Final = 20
 
 OTHER: Final = 1500
 """Texts of each source that `mini` was trained on, to show how far the judge reaches beyond its own."""
-
-
-def artifact_folder() -> Path:
-    """Folder of the shipped judge."""
-    return Path(str(files("gate_models"))) / "artifacts" / "fluency"
 
 
 def _commongen_targets(data: Path) -> Iterator[str]:
