@@ -22,7 +22,7 @@ from gate_models.gates.bundle import GateBundle
 from gate_models.gates.constant import ConstantGates, shipped_cuts
 from gate_models.gates.drained import DrainedGates, shipped_thresholds
 from gate_models.gates.learned_resolver import LEARNED, LearnedGates, shipped_folder
-from gate_models.gates.paper_cuts import paper_cuts
+from gate_models.gates.paper_constants import paper_constants
 
 RECORDED: Final = "recorded"
 _OPEN: Final = ("constant", RECORDED, *LEARNED)
@@ -39,7 +39,7 @@ def needs_family(setting: policies.GateSettings) -> bool:
 
 def shipped_gates(model: DenoisingModel) -> LearnedGates:
     """The package's gates for `model`. One resolver serves all texts of a cell: the engine asks a gate once a step."""
-    cuts = (*shipped_cuts(), *paper_cuts(model.spec))
+    cuts = (*shipped_cuts(), *paper_constants(model.spec))
     bundles, refused = _stored()
     below = ConstantGates(cuts, DrainedGates(tuple(shipped_thresholds())))
     return LearnedGates(bundles, below, Reader.of(model.spec, model.codec), refused)

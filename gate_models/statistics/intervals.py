@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from gate_models.features.text_metrics import wilson
-
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -35,6 +33,16 @@ class Estimate:
 
 def _z(confidence: float) -> float:
     return NormalDist().inv_cdf(0.5 + confidence / 2)
+
+
+def wilson(successes: float, count: int, z: float = 1.959964) -> tuple[float, float]:
+    """Wilson score interval of a proportion (95 % by default). (0, 1) where `count` is 0."""
+    if count == 0:
+        return 0.0, 1.0
+    p, denominator = successes / count, 1 + z * z / count
+    centre = (p + z * z / (2 * count)) / denominator
+    half = z * math.sqrt(p * (1 - p) / count + z * z / (4 * count * count)) / denominator
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def proportion(successes: int, count: int, confidence: float = 0.95) -> Estimate:

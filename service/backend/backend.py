@@ -22,7 +22,7 @@ from gate_models.gates.audit_report import AuditReport, reports_in
 from gate_models.gates.constant import ConstantCut, ConstantGates, shipped_cuts
 from gate_models.gates.drained import DrainedGates, DrainedThreshold, shipped_thresholds
 from gate_models.gates.learned_resolver import LearnedGates, shipped_folder
-from gate_models.gates.paper_cuts import paper_cuts
+from gate_models.gates.paper_constants import paper_constants
 from service.config.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ def load(
         observer=observer,
         on_update=on_update,
     )
-    cuts = (*shipped_cuts(), *paper_cuts(model.spec))
+    cuts = (*shipped_cuts(), *paper_constants(model.spec))
     folders = [shipped_folder(), *([settings.gates] if settings.gates else [])]
     thresholds = tuple(shipped_thresholds())
     below = ConstantGates(cuts, DrainedGates(thresholds))

@@ -22,7 +22,7 @@ from decoding.request.job import Job, Sampling, regime_of
 from decoding.sampling.noise import NoiseKey
 from gate_models.features import vector as features
 from gate_models.features.argmax_fill import Reader
-from gate_models.offline.gate_training.dataset import view_before
+from gate_models.features.prefix import view_before
 from service.backend.watched_gates import AuditedGate
 from service.committor.horizons import subject_of
 from service.shadow_audit.tables import AuditRecord, Served

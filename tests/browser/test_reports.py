@@ -6,8 +6,8 @@ from decoding.models.registry import load_model
 from gate_models.gates import artifact
 from gate_models.offline.gate_audit.export import export
 from tests.browser.chromium import TIMEOUT_MS, generate, opened
-from tests.gate_models import gates
-from tests.gate_models.test_audit_report import content
+from tests.gate_models import synthetic_gates as gates
+from tests.gate_models.gates.test_audit_report import content
 
 
 def _small(page):

@@ -30,7 +30,7 @@ from service.config.settings import Settings
 from service.generation.prepare import prepare
 from service.schemas.generate import GenerateRequest
 from tests.decoding.tiny import tiny_model
-from tests.gate_models import gates
+from tests.gate_models import synthetic_gates as gates
 
 TASK = "commongen-k3"
 SETTINGS = EvaluateSettings((TASK,), ("base",), n=3, threads=1)

@@ -22,7 +22,7 @@ from gate_models.offline.gate_audit.sweep import SweepSettings, run_job, sweep, 
 from gate_models.offline.gate_training.dataset import rows_of
 from gate_models.offline.scorers.fluency import Fluency, load_judge
 from tests.decoding.tiny import tiny_model
-from tests.gate_models import gates
+from tests.gate_models import synthetic_gates as gates
 
 LENGTH = 16
 PROMPTS = [

@@ -22,7 +22,7 @@ from gate_models.offline.census.worker import decode_items
 from gate_models.offline.gate_training.dataset import families_of, family_data
 from gate_models.offline.gate_training.settings import TrainSettings
 from gate_models.offline.gate_training.train import constant_cut, train
-from tests.gate_models import gates
+from tests.gate_models import synthetic_gates as gates
 from tests.gate_models.checkpoint import save_tiny
 
 SETTINGS = CensusSettings(

@@ -9,8 +9,8 @@ from decoding.models.registry import load_model
 from gate_models.gates import artifact
 from gate_models.offline.gate_audit.export import export
 from service.cli import app
-from tests.gate_models import gates
-from tests.gate_models.test_audit_report import content
+from tests.gate_models import synthetic_gates as gates
+from tests.gate_models.gates.test_audit_report import content
 
 BODY = {"constraint": {"type": "keywords", "keywords": ["dog", "ball", "beach"]}, "gen_length": 16, "seed": 3, "n": 2}
 

@@ -17,10 +17,10 @@ from decoding.models.bert_mini.int8 import in_int8
 from decoding.models.bert_mini.network import MiniModel
 from decoding.models.compute import compute_mode
 from decoding.models.registry import load_model, shipped_model
-from gate_models.features.text_metrics import wilson
 from gate_models.offline.benchmarks.tasks import load_task
 from gate_models.offline.evaluation.run import EvaluateSettings, decode
 from gate_models.policies.names import parse_policy
+from gate_models.statistics.intervals import wilson
 
 
 def forms() -> dict[str, MiniModel]:

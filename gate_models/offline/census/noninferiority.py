@@ -1,4 +1,4 @@
-"""Inference over prompts (Appendix C.5): percentile bootstrap with prompts as the unit, and the noninferiority test.
+"""The noninferiority test (Appendix C.5): does ending guidance at a* lose success, with prompts as the unit?
 
 Primary estimand: freeze at a* minus full CFG over the *full* census, censored prompts at a difference of zero.
 Secondary, beside it and never in its place: the survivors, prompts whose horizon is preterminal.
@@ -6,15 +6,15 @@ Secondary, beside it and never in its place: the survivors, prompts whose horizo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gate_models.committor.crossfit import PromptValue
 from gate_models.committor.fates import CENSORED
+from gate_models.statistics.bootstrap import REPLICATES, bootstrap
 from gate_models.statistics.intervals import Estimate
 
 MARGIN: Final = 0.03
@@ -22,38 +22,6 @@ MARGIN: Final = 0.03
 SENSITIVITY_MARGIN: Final = 0.05
 ENOUGH_PROMPTS: Final = 20
 """From here on a verdict counts: of fewer prompts the bootstrap sees too little variation, of one none at all."""
-REPLICATES: Final = 2000
-
-
-def by_prompt(samples: Sequence[Mapping[str, Any]], value: str = "satisfied") -> dict[str, float]:
-    """Mean of a value over the evaluated samples of each prompt."""
-    found: dict[str, list[float]] = {}
-    for sample in samples:
-        found.setdefault(sample["prompt_id"], []).append(sample[value])
-    return {prompt: float(np.mean(values)) for prompt, values in found.items()}
-
-
-def bootstrap(
-    values: NDArray[np.float64], *, seed: int = 0, replicates: int = REPLICATES, confidence: float = 0.95
-) -> Estimate:
-    """Mean of per-prompt values [P] with its percentile interval. Raises `ValueError` where there is none."""
-    if values.size == 0:
-        raise ValueError("no prompts to resample")
-    rng = np.random.default_rng(seed)
-    means = np.concatenate(
-        [
-            values[rng.integers(values.size, size=(min(256, replicates - start), values.size))].mean(1)
-            for start in range(0, replicates, 256)
-        ]
-    )
-    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Estimate(float(values.mean()), float(low), float(high), "prompt_bootstrap")
-
-
-def paired_bootstrap(own: Mapping[Any, float], reference: Mapping[Any, float]) -> Estimate:
-    """Mean of `own` less `reference` over the prompts that both have. Raises `ValueError` where they share none."""
-    shared = sorted(own.keys() & reference.keys())
-    return bootstrap(np.array([own[prompt] - reference[prompt] for prompt in shared]))
 
 
 @dataclass(frozen=True, slots=True)

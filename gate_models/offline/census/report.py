@@ -16,8 +16,9 @@ import numpy as np
 from gate_models.committor.crossfit import SPLITS, FreezeCounts, PromptValue, cross_fit_all
 from gate_models.committor.fates import CENSORED, GUIDANCE_FATES, HANDOFF_FATES
 from gate_models.offline.census.labels import PromptLabels, counts_of, ensemble_of, labels_of
-from gate_models.offline.census.noninferiority import REPLICATES, Noninferiority, noninferiority
+from gate_models.offline.census.noninferiority import Noninferiority, noninferiority
 from gate_models.offline.census.records import Census, PromptRecord
+from gate_models.statistics.bootstrap import REPLICATES
 
 TOLERANCES: Final = (0.03, 0.05, 0.1)
 """Tolerances that the ensemble form of the horizon is reported at."""

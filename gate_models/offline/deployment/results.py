@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gate_models.features.text_metrics import has_adjacent_repeat
-from gate_models.offline.census.noninferiority import REPLICATES, bootstrap, by_prompt, paired_bootstrap
 from gate_models.offline.scorers.fluency import Judge, fluency
 from gate_models.policies.names import parse_policy
+from gate_models.statistics.bootstrap import REPLICATES, bootstrap, by_prompt, paired_bootstrap
 from gate_models.statistics.intervals import Estimate, proportion
 
 Sample = Mapping[str, Any]

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from gate_models.offline.census.noninferiority import by_prompt, paired_bootstrap
 from gate_models.offline.deployment.results import FULL, Cells, Row, first_pass
+from gate_models.statistics.bootstrap import by_prompt, paired_bootstrap
 
 ALL: Final = "all prompts"
 Rows = Mapping[str, Sequence[Row]]

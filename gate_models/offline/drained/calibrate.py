@@ -33,10 +33,11 @@ from decoding.request.job import regime_of
 from gate_models.gates.drained import DrainedThreshold, read_thresholds, write_thresholds
 from gate_models.offline.benchmarks.splits import split_of
 from gate_models.offline.benchmarks.tasks import TaskPrompt, expand, load_task
-from gate_models.offline.census.noninferiority import MARGIN, bootstrap
+from gate_models.offline.census.noninferiority import MARGIN
 from gate_models.offline.gate_audit.arms import Arms, arms_at, decided_steps, never_arms
 from gate_models.offline.gate_audit.sweep import SweepSettings, SweptRun, run_job, sweep
 from gate_models.offline.scorers.fluency import Fluency, load_judge
+from gate_models.statistics.bootstrap import bootstrap
 from gate_models.statistics.fixed_sequence import MARGINS, FixedSequenceTest
 
 THRESHOLDS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85)

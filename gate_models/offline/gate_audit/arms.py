@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoding.gates.protocol import Gate, GateView, Regime
+from gate_models.features.prefix import view_before
 from gate_models.features.text_metrics import has_adjacent_repeat
 from gate_models.offline.gate_audit.sweep import SweptRun, Text
-from gate_models.offline.gate_training.dataset import view_before
 
 ARRAYS: Final = ("prompt", "step", "success", "rows", "repeats")
 """Fields of `Arms` that have one value a run."""

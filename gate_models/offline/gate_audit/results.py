@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gate_models.offline.census.noninferiority import bootstrap
 from gate_models.offline.gate_audit.arms import Arms
 from gate_models.offline.scorers.fluency import Fluency
+from gate_models.statistics.bootstrap import bootstrap
 from gate_models.statistics.intervals import Estimate
 
 

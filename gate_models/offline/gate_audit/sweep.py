@@ -28,9 +28,9 @@ from decoding.records.trace import Trace
 from decoding.request.job import Job, Record, Sampling, regime_of
 from decoding.sampling.noise import NoiseKey
 from gate_models.committor.choices import FREEZE_GRID
+from gate_models.features.prefix import view_before
 from gate_models.offline.benchmarks.tasks import TaskPrompt
 from gate_models.offline.gate_audit.settings import WIDTHS
-from gate_models.offline.gate_training.dataset import view_before
 from gate_models.offline.runs.result_file import identity
 from gate_models.offline.runs.trace_codec import decode_trace, encode_trace
 from gate_models.offline.runs.versions import software

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoding.gates.protocol import GateView, Regime
-from decoding.records.trace import StepStats
 from decoding.sampling.block_schedule import planned_rows
 from gate_models.features import vector
 from gate_models.features.argmax_fill import Reader
+from gate_models.features.prefix import view_before
 from gate_models.forest.heads import MIN_LEAF
 from gate_models.offline.census.labels import labels_of
 from gate_models.offline.census.records import Census, PromptRecord, RunRecord
@@ -189,15 +189,6 @@ def recorded_regime(run: RunRecord, model_hash: str, settings: Mapping[str, Any]
         eos="as_is",
         guided_width=settings.get("guided_width", 1),
     )
-
-
-def view_before(
-    step: int, recorded: Sequence[StepStats], regime: Regime, prompt_tokens: int, constraint: Mapping[str, Any]
-) -> GateView:
-    """What a gate sees of a recorded run in `regime` before step `step`."""
-    history = tuple(recorded[:step])
-    decided = sum(len(stats.positions) + len(stats.filled) for stats in history)
-    return GateView(regime, step, prompt_tokens, regime.gen_length - decided, history, constraint)
 
 
 def _views(run: RunRecord, regime: Regime, at: NDArray[np.int64]) -> list[GateView]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from gate_models.features.text_metrics import wilson
 from gate_models.policies.names import at_weight
+from gate_models.statistics.intervals import wilson
 
 SUCCESS_BY_WEIGHT: Final[Mapping[str, Mapping[float, float]]] = {
     name: dict(zip((0.0, 1.0, 2.0, 4.0), values, strict=True))

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gate_models.offline.census.noninferiority import paired_bootstrap
 from gate_models.offline.order_study.matches import shown
 from gate_models.offline.order_study.points import Group, Point
 from gate_models.offline.order_study.pooled import perplexity_ratio, ratio, stratified
+from gate_models.statistics.bootstrap import paired_bootstrap
 from gate_models.statistics.intervals import Estimate
 
 

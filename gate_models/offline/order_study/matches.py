@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
-from gate_models.offline.census.noninferiority import paired_bootstrap
 from gate_models.offline.order_study.points import Group, Point
 from gate_models.policies.family_gates import RECORDED
 from gate_models.policies.names import parse_policy
+from gate_models.statistics.bootstrap import paired_bootstrap
 from gate_models.statistics.intervals import Estimate
 
 LEVEL: Final = 0.05

@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gate_models.offline.census.noninferiority import REPLICATES
 from gate_models.offline.order_study.matches import plain_policies
 from gate_models.offline.order_study.points import Group, Point
+from gate_models.statistics.bootstrap import REPLICATES
 from gate_models.statistics.intervals import Estimate
 
 FULL: Final = "full_cfg"

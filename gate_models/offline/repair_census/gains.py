@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from gate_models.offline.census.noninferiority import paired_bootstrap
 from gate_models.offline.repair_census.arms import CONTROL
+from gate_models.statistics.bootstrap import paired_bootstrap
 from gate_models.statistics.intervals import Estimate
 
 Unit = Mapping[str, Any]

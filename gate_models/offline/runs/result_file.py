@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from gate_models.features.text_metrics import distinct_2, has_adjacent_repeat, wilson, words
+from gate_models.features.text_metrics import distinct_2, has_adjacent_repeat, words
+from gate_models.statistics.intervals import wilson
 
 _PARTS: Final = ("policies", "samples", "identity")
 _UNSET: Final[tuple[Any, ...]] = (None, (), [])

@@ -16,7 +16,7 @@ from gate_models.gates.constant import ConstantCut, ConstantGates
 from gate_models.gates.learned import PolicyGate, RawGate, ValueGate
 from gate_models.gates.learned_resolver import LEARNED, LearnedGates
 from tests.decoding.tiny import job, tiny_model
-from tests.gate_models import gates
+from tests.gate_models import synthetic_gates as gates
 
 CONSTRAINT = {"type": "keywords", "keywords": ["a", "b", "c"]}
 

@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from gate_models.committor.crossfit import FreezeCounts, cross_fit, cross_fit_all, half_splits
-from gate_models.offline.census.noninferiority import bootstrap, noninferiority
+from gate_models.offline.census.noninferiority import noninferiority
+from gate_models.statistics.bootstrap import bootstrap
 
 GRID = (3, 6, 10, 14, 19, 29, 38)
 

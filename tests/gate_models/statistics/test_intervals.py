@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gate_models.offline.census.noninferiority import bootstrap
+from gate_models.statistics.bootstrap import bootstrap
 from gate_models.statistics.intervals import mean_interval, newcombe, paired_newcombe, proportion, welch
 
 N = 24

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from decoding.gates.protocol import Regime
 from decoding.models.protocol import ModelSpec
+from gate_models.gates.calibrated import shipped_file
 from gate_models.gates.constant import ConstantCut, earliest_safe
 
 SOURCE: Final = "paper, not re-measured here"
@@ -36,11 +36,11 @@ def is_llada_instruct(spec: ModelSpec) -> bool:
     return spec.architecture == ARCHITECTURE and name.lower() == NAME
 
 
-def paper_cuts(spec: ModelSpec) -> list[ConstantCut]:
+def paper_constants(spec: ModelSpec) -> list[ConstantCut]:
     """The paper's cuts as constants of the model of `spec`; empty unless it is LLaDA-8B-Instruct."""
     if not is_llada_instruct(spec):
         return []
-    content = json.loads((Path(__file__).parent / "artifacts" / f"{NAME}.json").read_text(encoding="utf-8"))
+    content = json.loads(shipped_file(f"{NAME}.json").read_text(encoding="utf-8"))
     cuts = []
     for family, figures in content["families"].items():
         for width in (1, *map(int, figures["sweep"])):

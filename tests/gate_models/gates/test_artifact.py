@@ -12,7 +12,7 @@ import pytest
 from gate_models.features import vector
 from gate_models.gates import artifact
 from gate_models.gates.artifact import ArtifactError
-from tests.gate_models import gates
+from tests.gate_models import synthetic_gates as gates
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from decoding.models.tools.make_random import make_random
 from decoding.policy.decoding_policy import GateSettings, step_at
 from decoding.request.job import regime_of
 from gate_models.gates.constant import ConstantGates, version_of
-from gate_models.gates.paper_cuts import SOURCE, is_llada_instruct, paper_cuts
+from gate_models.gates.paper_constants import SOURCE, is_llada_instruct, paper_constants
 from tests.decoding.tiny import job, tiny_model
 
 
@@ -30,11 +30,11 @@ def test_only_llada_instruct_is_taken_for_it(llada):
     for name, expected in (("GSAI-ML/LLaDA-8B-Instruct@main", True), ("GSAI-ML/LLaDA-1.5", False), ("x", False)):
         assert is_llada_instruct(dataclasses.replace(llada.spec, name=name)) is expected
     assert not is_llada_instruct(dataclasses.replace(llada.spec, architecture="Dream"))
-    assert paper_cuts(tiny_model().spec) == []
+    assert paper_constants(tiny_model().spec) == []
 
 
 def test_the_figures_are_the_paper_s(llada):
-    cuts = {(cut.regime.family, cut.regime.tail_width): cut for cut in paper_cuts(llada.spec)}
+    cuts = {(cut.regime.family, cut.regime.tail_width): cut for cut in paper_constants(llada.spec)}
     assert {family for family, _ in cuts} == set(FAMILIES) - {"cognac-avoidance"}
     at_one = {family: cut.fraction for (family, width), cut in cuts.items() if width == 1}
     assert at_one["ccg-sentiment"] == 0.15
@@ -55,7 +55,7 @@ def test_the_figures_are_the_paper_s(llada):
 
 
 def test_a_request_in_the_paper_s_setting_is_served(llada):
-    gates = ConstantGates(tuple(paper_cuts(llada.spec)))
+    gates = ConstantGates(tuple(paper_constants(llada.spec)))
     asked = job(llada, length=64, family="commongen-k3", preset="handoff", policy={"gate": GateSettings("constant")},
                 block_length=64)  # fmt: skip
     choice = gates.resolve(GateSettings("constant"), regime_of(asked, llada.spec.hash))
