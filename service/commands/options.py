@@ -17,6 +17,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
+from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
 from service.fielddocs import field_docs
@@ -121,7 +122,8 @@ def earlier_names(**names: str) -> Callable[[Callable[..., None]], Callable[...,
 
     def mark(function: Callable[..., None]) -> Callable[..., None]:
         renamed = {f"--{_dashed(old)}": f"--{_dashed(new)}" for old, new in names.items()}
-        function.old_names = renamed  # type: ignore[attr-defined]
+        known: Mapping[str, str] = getattr(function, "old_names", {})
+        function.old_names = {**known, **renamed}  # type: ignore[attr-defined]
         return function
 
     return mark
@@ -146,12 +148,14 @@ def from_settings(
     *,
     options: Mapping[str, Opt] | None = None,
     leave_out: Sequence[str] = (),
+    panel: str | None = None,
     code: int = 2,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Turn a function with a parameter `settings` into a command with an option for each field of that dataclass.
 
-    Fields in `leave_out` keep their defaults. A `ValueError`, of a list that cannot be read, of the settings' own
-    checks or of the work, ends the command with its message after `command` and with exit status `code`.
+    Fields in `leave_out` keep their defaults; those without a heading of their own stand under `panel`. A `ValueError`
+    (a list that cannot be read, a setting that is refused, work that fails so) ends the command with exit status
+    `code`; its message follows `command`.
     """
     offered = {
         field.name: (field, (options or {}).get(field.name, OPTIONS.get(field.name, Opt())))
@@ -159,15 +163,20 @@ def from_settings(
         if field.name not in leave_out
     }
     types = get_type_hints(settings)
-    built = [_parameter(field, option, types[name], settings) for name, (field, option) in offered.items()]
+    docs = field_docs(settings)
+    built = [
+        _parameter(field, option, types[name], option.help or docs.get(name, ""), option.panel or panel)
+        for name, (field, option) in offered.items()
+    ]
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        others = list(inspect.signature(function, eval_str=True).parameters.values())
-        others = [parameter for parameter in others if parameter.name != "settings"]
-        parameters = [
+        others = [
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            for parameter in (*others, *built)  # a file and a folder first: they are what a command needs
+            for parameter in inspect.signature(function, eval_str=True).parameters.values()
+            if parameter.name != "settings"
         ]
+        plain = [parameter for parameter in others if parameter.annotation.__metadata__[0].rich_help_panel is None]
+        parameters = [*plain, *built, *(parameter for parameter in others if parameter not in plain)]
         defaults = {parameter.name: parameter.default for parameter in parameters}
 
         def run(**given: Any) -> None:
@@ -189,11 +198,12 @@ def from_settings(
     return decorate
 
 
-def _parameter(field: dataclasses.Field[Any], option: Opt, kind: Any, settings: type) -> inspect.Parameter:
+def _parameter(
+    field: dataclasses.Field[Any], option: Opt, kind: Any, described: str, panel: str | None
+) -> inspect.Parameter:
     """The option of one field as a parameter that typer reads."""
     default = field.default if option.default is ... else option.default
     kind = _plain(kind)
-    described = option.help or field_docs(settings).get(field.name, "")
     if get_origin(kind) is tuple:
         kind = list[str] if option.repeated else str
         if default is not dataclasses.MISSING:
@@ -203,14 +213,14 @@ def _parameter(field: dataclasses.Field[Any], option: Opt, kind: Any, settings: 
         kind = str
     empty = default is None or default in ("", [])
     if option.shown and empty:
-        described = f"{described} [default: {option.shown}]".strip()
+        described = f"{described} (default: {option.shown})".strip()
     name = f"--{option.name or _dashed(field.name)}"
     info = typer.Option(
         f"{name}/--no-{name[2:]}" if kind is bool else name,
-        help=described,
+        help=escape(described),
         min=option.minimum,
         max=option.maximum,
-        rich_help_panel=option.panel or MEASUREMENT,
+        rich_help_panel=panel,
         show_default=not empty,
     )
     return inspect.Parameter(

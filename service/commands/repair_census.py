@@ -7,16 +7,13 @@ from typing import Annotated
 
 import typer
 
-from service.commands.options import (
-    BatchInvariant,
-    MaxRows,
-    Model,
-    PromptsASubtask,
-    Subtasks,
-    names,
-    wholes,
-    writable,
-)
+from service.commands.options import names, wholes, writable
+
+Subtasks = Annotated[str, typer.Option(help="Subtasks separated by commas, or `all`.")]
+PromptsASubtask = Annotated[int | None, typer.Option(min=1, help="Prompts a subtask (default: all it has).")]
+Model = Annotated[str, typer.Option(help="`mini` or a checkpoint folder.")]
+MaxRows = Annotated[int, typer.Option(min=2, help="Rows a forward.")]
+BatchInvariant = Annotated[bool, typer.Option(help="Bit-equal whatever shares the batch.")]
 
 
 def run(
@@ -36,8 +33,8 @@ def run(
     seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
     weight: Annotated[float, typer.Option(help="Guidance scale.")] = 2.0,
     model: Model = "mini",
-    device: Annotated[str, typer.Option()] = "cpu",
-    threads: Annotated[int, typer.Option(min=1)] = 1,
+    device: Annotated[str, typer.Option(help="Torch device, such as cpu or cuda:0.")] = "cpu",
+    threads: Annotated[int, typer.Option(min=1, help="Torch threads of a process.")] = 1,
     max_rows: MaxRows = 64,
     batch_invariant: BatchInvariant = True,
     report: Annotated[Path | None, typer.Option(help="Write the tables here (default: print them).")] = None,

@@ -13,36 +13,44 @@ class CensusSettings:
     """What a census is made from. `IDENTITY` must stay as it is in one folder; the rest may grow."""
 
     subtasks: tuple[str, ...]
+    """Families (subtasks of the benchmarks), or `all`."""
     prompts: int | None = None
-    """Prompts a subtask; None: all it has."""
+    """Prompts of a family."""
     rollouts: int = 24
-    """N a cell."""
+    """N: continuations of a cell."""
     seed: int = 0
+    """Seed of everything."""
     model: str = "mini"
     weight: float = 2.0
     """Guidance scale of the run that is frozen."""
     repeats: int = 2
-    """Recorded runs at that weight; the first is frozen, the others are for features that see a whole run."""
+    """Recorded runs at that scale; the first is frozen, the others are for features that see a whole run."""
     extra_weights: tuple[float, ...] = (0.0, 0.5, 1.0, 4.0)
-    """One further recorded run at each."""
+    """Guidance scales of further recorded runs, one each."""
     grid: tuple[float, ...] = FREEZE_GRID
-    """Freeze grid: a* and fates are read on it."""
+    """Freeze grid: horizons (a*) and fates are read on it."""
     extra_grid: tuple[float, ...] = ()
-    """Further fractions with cells, for gates that look later."""
+    """Further fractions with cells, for gates that look later, such as 0.7,0.8,0.9."""
     tail_widths: tuple[int, ...] = (1,)
-    """Base arms by tail width; 1 is always there."""
+    """Tail widths of the base arms; 1 is always there."""
     sweep: tuple[float, ...] = ()
-    """Weights of the weight sweep (`guidance_fate`), fresh runs at each; with 0."""
+    """Guidance scales of a sweep by fresh runs, with 0 among them, such as 0,0.5,1,1.5,2,2.5,3,3.5,4."""
     switch: bool = False
-    """Also fresh runs that hand off at each grid point (Definition 1's ensemble form)."""
+    """Also fresh runs that hand off at each grid point (the ensemble form of Definition 1)."""
     gen_length: int | None = None
+    """Canvas length in tokens."""
     steps: int | None = None
-    """Canvas and steps of every prompt; None: each task's own."""
+    """Denoising steps."""
     temperature: float = 1.0
+    """Sampling temperature."""
     block_length: int | None = None
+    """Semi-autoregressive blocks."""
     order: str = "confidence"
+    """Commit order while guided."""
     guided_width: int = 1
+    """Positions that a guided step commits."""
     coupling: Coupling = "independent"
+    """Random numbers of the two arms."""
     device: str = "cpu"
     dtype: str = "float32"
     invariant: bool = True

@@ -219,7 +219,7 @@ def _header(
     }
 
 
-def headline(content: Mapping[str, Any], width: int) -> str:
+def summary(content: Mapping[str, Any], width: int) -> str:
     """One line a source at a tail width: what the command prints."""
     part = content.get(POOLED) or next(iter(content["families"].values()))
     lines = []

@@ -16,7 +16,7 @@ class AuditSettings:
     families: tuple[str, ...] = ()
     """Families whose gates are audited; empty: every gate that was trained on this model."""
     prompts: int | None = None
-    """Audit prompts a family; None: all."""
+    """Audit prompts of a family."""
     samples: int = 2
     """Fresh trajectories of a prompt."""
     seed: int = 1000
@@ -26,8 +26,8 @@ class AuditSettings:
     model: str = "mini"
     threads: int = 1
     trees: int = 400
-    """Of the heads that are cross-validated for the accuracy tables."""
+    """Trees of the heads that are cross-validated for the accuracy tables."""
     accuracy: bool = True
-    """Whether to cross-validate and ablate (needs a census; takes a minute a family)."""
+    """Cross-validate and ablate (needs a census; takes a minute a family)."""
     fluency_model: str | None = None
-    """Local folder of a causal language model that judges fluency; None: the shipped judge."""
+    """Local folder of a causal language model that judges fluency."""
