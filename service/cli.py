@@ -29,12 +29,17 @@ BUILDING: Final = "Build what ships"
 PANELS: Final[dict[object, int]] = {SERVING: 0, GATES: 1, STUDIES: 2, BUILDING: 3}
 
 
+def _panel_of(command: object) -> object:
+    """The heading of a command; typer's types do not say that it has one."""
+    return getattr(command, "rich_help_panel", None)
+
+
 class _Root(TyperGroup):
     """All commands, by the headings of the help."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Typer lists groups after commands; a reader looks for a heading."""
-        return sorted(self.commands, key=lambda name: PANELS.get(self.commands[name].rich_help_panel, len(PANELS)))
+        return sorted(self.commands, key=lambda name: PANELS.get(_panel_of(self.commands[name]), len(PANELS)))
 
 
 app = typer.Typer(

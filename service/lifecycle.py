@@ -18,10 +18,9 @@ from decoding.engine.handle import DecodingError, Handle
 from decoding.engine.scheduler import QueueFullError
 from service.backend import backend
 from service.backend.backend import Backend
-from service.bridge import Bridge
 from service.committor.worker import JobWorker
 from service.config.settings import Settings
-from service.generation.generation import Generation
+from service.generation.generation import Bridge, Generation
 from service.generation.prepare import Prepared
 from service.http import logs
 from service.http.disconnect import StreamEndedError

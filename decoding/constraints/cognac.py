@@ -15,8 +15,7 @@ from typing import Any, ClassVar, Self
 
 from decoding.constraints import fields
 from decoding.constraints.base import Check, ConstraintError, Predicate
-from decoding.constraints.text import matcher
-from decoding.constraints.wording import quoted
+from decoding.constraints.text import matcher, quoted
 
 _SHOWN = 5
 """Forbidden words named in an instruction or a detail: WordNet branches hold hundreds."""

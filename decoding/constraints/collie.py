@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Self
 
 from decoding.constraints import fields
 from decoding.constraints.base import Check, ConstraintError, Predicate
-from decoding.constraints.text import collie_form, collie_words, least_words_of
-from decoding.constraints.wording import plural, quoted
+from decoding.constraints.text import collie_form, collie_words, least_words_of, plural, quoted
 
 _CONTEXTS = ("{}", "a {} a", "a{} a", "{} .")
 """Surroundings in which a word may stand; one that is no token in any of them can never be met."""

@@ -23,8 +23,7 @@ from decoding.constraints.ifeval import (
 from decoding.constraints.keywords import Keywords
 from decoding.constraints.length import LengthRatio, WordCount
 from decoding.constraints.sentiment import Sentiment
-from decoding.constraints.text import least_words_of, longest_collie_word, matcher, normalise, required_words
-from decoding.constraints.wording import plural
+from decoding.constraints.text import least_words_of, longest_collie_word, matcher, normalise, plural, required_words
 
 Alternatives = tuple[str, ...]
 

@@ -14,8 +14,7 @@ from typing import Any, ClassVar, Self
 
 from decoding.constraints import fields
 from decoding.constraints.base import Check, ConstraintError, Predicate
-from decoding.constraints.text import treebank_tokens
-from decoding.constraints.wording import plural
+from decoding.constraints.text import plural, treebank_tokens
 
 AT_LEAST = "at_least"
 LESS_THAN = "less_than"

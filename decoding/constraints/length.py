@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 from decoding.constraints import fields
 from decoding.constraints.base import Check, ConstraintError, Predicate
-from decoding.constraints.wording import plural, word_range
+from decoding.constraints.text import plural, word_range
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import re
 import string
 import sys
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from typing import Final, Protocol, cast
 
@@ -198,3 +198,24 @@ def collie_form(word: str) -> str:
 def longest_collie_word(phrase: str) -> int:
     """Characters of the longest COLLIE word of `phrase` (0 when it has none)."""
     return max(map(len, collie_words(phrase)), default=0)
+
+
+def plural(count: int, noun: str) -> str:
+    """`count` and `noun`, with an s unless there is one."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def quoted(items: Sequence[str]) -> str:
+    """Comma-separated list of quoted items."""
+    return ", ".join(f"'{item}'" for item in items)
+
+
+def word_range(low: int, high: int | None) -> str:
+    """An instruction for a number of words."""
+    if high is None:
+        return f"Use at least {plural(low, 'word')}."
+    if low == high:
+        return f"Use exactly {plural(low, 'word')}."
+    if low <= 1:
+        return f"Use at most {plural(high, 'word')}."
+    return f"Use between {low} and {high} words."

@@ -15,7 +15,7 @@ import torch
 from decoding.engine.gate_calls import ask_gates
 from decoding.engine.handle import DecodingError, DecodingResult, Handle, outcome_of
 from decoding.engine.judge_thread import Found, JudgeThread
-from decoding.engine.observer import NullObserver, Observer
+from decoding.engine.observer import NullObserver, Observer, StepMeter
 from decoding.engine.runner import Runner, StepResult
 from decoding.engine.scheduler import Scheduler
 from decoding.gates.protocol import Decision, Gate
@@ -25,7 +25,6 @@ from decoding.repair.loop import Continue, RepairLoop, RunRollouts
 from decoding.request.canvas import CanvasState
 from decoding.request.job import Job
 from decoding.request.validation import check_job
-from decoding.step_meter import StepMeter
 
 logger = logging.getLogger(__name__)
 P = ParamSpec("P")

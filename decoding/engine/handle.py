@@ -18,6 +18,7 @@ from decoding.repair.loop import RepairLoop
 from decoding.repair.passes import DecodedText
 from decoding.request.canvas import CanvasState
 from decoding.request.job import Job
+from decoding.request.row_estimates import most_rows
 
 FinishReason = Literal["stop", "length", "cancelled", "deadline", "error"]
 
@@ -103,8 +104,8 @@ class Handle:
 
     @cached_property
     def estimated_rows(self) -> int:
-        """As of submission; see `Job.estimated_rows`."""
-        return self.job.estimated_rows if self.owner is None else 0  # the owner's estimate holds its rollouts
+        """As of submission; see `most_rows`."""
+        return most_rows(self.job) if self.owner is None else 0  # the owner's estimate holds its rollouts
 
     @property
     def background(self) -> bool:

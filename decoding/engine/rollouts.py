@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from decoding.engine.engine import Engine
 from decoding.engine.handle import Handle
-from decoding.gates.protocol import NeverGate
-from decoding.policy.decoding_policy import GateSettings
+from decoding.gates.builtin import NeverGate
+from decoding.policy.gate import GateSettings
 from decoding.records.ledger import Purpose
 from decoding.request.job import Job
 from decoding.sampling.block_schedule import Place

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from decoding.policy import decoding_policy as policies
-from decoding.policy.decoding_policy import GATE_DEFAULTS, step_at
+from decoding.policy.gate import GateSettings
 from decoding.records.trace import StepStats
 
 
@@ -88,76 +87,6 @@ class Gate(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class FractionGate:
-    """Hands off at a fixed fraction of the steps (sources `fraction` and `constant`)."""
-
-    fraction: float
-    source: str = "fraction"
-    version: str = "builtin"
-    needs_stats: bool = False
-
-    def checkpoints(self, steps: int) -> frozenset[int] | None:
-        return frozenset({step_at(self.fraction, steps)})
-
-    def planned_step(self, steps: int) -> int | None:
-        return step_at(self.fraction, steps)
-
-    def decide(self, views: Sequence[GateView]) -> list[Decision]:
-        return [
-            Decision(v.step >= step_at(self.fraction, v.regime.steps), predicted_horizon=self.fraction) for v in views
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class NeverGate:
-    """Full CFG to the end."""
-
-    source: str = "never"
-    version: str = "builtin"
-    needs_stats: bool = False
-
-    def checkpoints(self, steps: int) -> frozenset[int] | None:
-        return frozenset()
-
-    def planned_step(self, steps: int) -> int | None:
-        return steps
-
-    def decide(self, views: Sequence[GateView]) -> list[Decision]:
-        return [Decision(False) for _ in views]
-
-
-@dataclass(frozen=True, slots=True)
-class DrainedGate:
-    """Hands off when guided and conditional distributions agree at every position that is still masked.
-
-    The largest total variation over those positions, as of the step before, must be below `threshold`, and no word
-    half-written.
-    """
-
-    threshold: float
-    source: str = "drained"
-    version: str = "builtin"
-    needs_stats: bool = False
-
-    def checkpoints(self, steps: int) -> frozenset[int] | None:
-        return None
-
-    def planned_step(self, steps: int) -> int | None:
-        return None
-
-    def decide(self, views: Sequence[GateView]) -> list[Decision]:
-        return [self._one(view) for view in views]
-
-    def _one(self, view: GateView) -> Decision:
-        if not view.history:
-            return Decision(False)
-        last = view.history[-1].total_variation_left
-        drained = last is not None and last < self.threshold and not view.history[-1].word_open
-        drained |= view.masked == 0
-        return Decision(drained, statistic=last)
-
-
-@dataclass(frozen=True, slots=True)
 class GateResolution:
     """The gate that a request gets, or why it gets none (contract 7: fallback)."""
 
@@ -169,22 +98,4 @@ class GateResolution:
 class GateResolver(Protocol):
     """Finds the gate for a setting and a regime; the layer above injects one that knows learned gates."""
 
-    def resolve(self, setting: policies.GateSettings, regime: Regime) -> GateResolution: ...
-
-
-class BuiltinGates:
-    """The gates that need neither learning nor calibration."""
-
-    def resolve(self, setting: policies.GateSettings, regime: Regime) -> GateResolution:
-        if setting.source == "fraction" and setting.fraction is not None:
-            return GateResolution(FractionGate(setting.fraction))
-        if setting.source == "never":
-            return GateResolution(NeverGate())
-        if setting.source == "drained":
-            threshold = GATE_DEFAULTS["threshold"] if setting.threshold is None else setting.threshold
-            return GateResolution(DrainedGate(threshold))
-        if regime.family is None:
-            return GateResolution(
-                None, f"gate source '{setting.source}' needs a family, and this constraint belongs to none"
-            )
-        return GateResolution(None, f"no '{setting.source}' gate for family '{regime.family}' on this model")
+    def resolve(self, setting: GateSettings, regime: Regime) -> GateResolution: ...

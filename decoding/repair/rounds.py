@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from decoding.gates.protocol import NeverGate
-from decoding.policy.decoding_policy import DecodingPolicy, GateSettings, Preset, step_at
+from decoding.gates.builtin import NeverGate
+from decoding.policy.decoding_policy import DecodingPolicy, Preset
+from decoding.policy.gate import GateSettings
 from decoding.policy.repair import END, TRUNCATED_STEPS, Repair
 from decoding.repair.passes import DecodedText
 from decoding.request.job import Job
-from decoding.sampling.block_schedule import Place, check_blocks
+from decoding.sampling.block_schedule import Place, check_blocks, step_at
+from decoding.sampling.commit_order import base_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,7 @@ def guided_policy(policy: DecodingPolicy) -> DecodingPolicy:
 
 def base_policy(policy: DecodingPolicy) -> DecodingPolicy:
     """Serial decoding without guidance."""
-    order = "random" if policy.order == "random" else "confidence"
-    return DecodingPolicy("base", guidance_scale=0.0, order=order, gate=GateSettings("never"))
+    return DecodingPolicy("base", guidance_scale=0.0, order=base_order(policy.order), gate=GateSettings("never"))
 
 
 def anchor_of(found: DecodedText, repair: Repair, mask_id: int) -> Anchor:

@@ -19,7 +19,7 @@ from decoding.records.trace import Phase, StepStats, Trace
 from decoding.request.job import Job, Record, regime_of
 from decoding.sampling import noise as noises
 from decoding.sampling.block_schedule import BlockSchedule, check_blocks
-from decoding.sampling.commit_order import CONFIDENCE_KINDS, GUIDED_ORDERS, RANDOM, Order
+from decoding.sampling.commit_order import Order, step_order
 from decoding.sampling.kernel import Candidates
 from decoding.sampling.selection import Limits, in_margins, inside_words, select
 
@@ -152,10 +152,8 @@ class CanvasState:
 
     def order(self) -> Order:
         """The commit order of this step."""
-        name = self.job.policy.order
-        if self.phase == "guided" and name in GUIDED_ORDERS:
-            return GUIDED_ORDERS[name]
-        return RANDOM if name == "random" else CONFIDENCE_KINDS[self.job.sampling.confidence]
+        job = self.job
+        return step_order(job.policy.order, job.sampling.confidence, guided=self.phase == "guided")
 
     def view(self, model_hash: str) -> GateView:
         """What a gate may see: this run's earlier steps only."""

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from decoding.constraints.base import Constraint
-from decoding.gates.protocol import Gate, NeverGate, Regime
+from decoding.gates.builtin import NeverGate
+from decoding.gates.protocol import Gate, Regime
 from decoding.policy.decoding_policy import DecodingPolicy
 from decoding.records.ledger import Purpose
-from decoding.request.row_estimates import most_rows
 from decoding.sampling.block_schedule import Place, planned_rows
+from decoding.sampling.commit_order import needs_noise
 from decoding.sampling.noise import NoiseKey
 
 Record = Literal["commits", "gate", "stats", "fill"]
@@ -100,11 +101,6 @@ class Job:
         return 2 * self.steps
 
     @property
-    def estimated_rows(self) -> int:
-        """Upper estimate of the rows still to run, repair and further attempts included, for admission."""
-        return most_rows(self) if self.judged else self.first_pass_rows
-
-    @property
     def first_pass_rows(self) -> int:
         """Upper estimate of the rows that finish the canvas for the first time."""
         if self.start is None and self.fill_step is None:
@@ -136,7 +132,7 @@ class Job:
     @property
     def draws(self) -> bool:
         """Whether noise has a say in what is decoded."""
-        return self.sampling.temperature > 0.0 or self.policy.order == "random"
+        return self.sampling.temperature > 0.0 or needs_noise(self.policy.order)
 
     def planned_rows(self, handoff_step: int | None = None) -> int:
         """Rows of a run from an empty canvas that hands off at `handoff_step`.

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from decoding.policy.decoding_policy import step_at
 from decoding.policy.repair import END, LOOKING, TRUNCATED_STEPS, Repair
-from decoding.sampling.block_schedule import check_blocks
-
-if TYPE_CHECKING:
-    from decoding.request.job import Job
+from decoding.request.job import Job
+from decoding.sampling.block_schedule import check_blocks, step_at
 
 
 def selection_rows(job: Job, repair: Repair) -> int:
@@ -42,7 +37,12 @@ def _step_rows(job: Job) -> int:
 
 
 def most_rows(job: Job) -> int:
-    """Most rows that a job can take with its repair rounds and attempts; its budget bounds all but the first pass."""
+    """Upper estimate of the rows that a job still takes, for admission: its repair rounds and attempts included.
+
+    Its budget bounds all but the first pass.
+    """
+    if not job.judged:
+        return job.first_pass_rows
     total = first = 0
     for index in range(job.attempt_count):
         own = job.attempt(index)

@@ -22,10 +22,13 @@ class JobError(ValueError):
         self.param = param
 
 
-def check_job(job: Job, spec: ModelSpec, *, invariant: bool = False) -> None:
-    """Raise `JobError` unless `job` can be decoded by the model of `spec`, in invariant mode where `invariant`."""
+def check_job(job: Job, spec: ModelSpec, *, invariant: bool = False, canvas_field: str = "gen_length") -> None:
+    """Raise `JobError` unless `job` can be decoded by the model of `spec`, in invariant mode where `invariant`.
+
+    Errors call the canvas length `canvas_field`.
+    """
     if not 1 <= job.gen_length <= spec.max_canvas:
-        raise JobError("gen_length", f"must be from 1 to {spec.max_canvas} for model {spec.name}")
+        raise JobError(canvas_field, f"must be from 1 to {spec.max_canvas} for model {spec.name}")
     if not 1 <= job.steps <= MAX_STEPS:
         raise JobError("steps", f"must be from 1 to {MAX_STEPS}")
     if len(job.prompt_ids) > spec.max_prompt:
@@ -33,12 +36,12 @@ def check_job(job: Job, spec: ModelSpec, *, invariant: bool = False) -> None:
     if any(not 0 <= i < spec.vocab_size for i in job.prompt_ids):
         raise JobError("prompt", "holds a token id outside the vocabulary")
     try:
-        check_blocks(job.gen_length, job.steps, job.block_length)
+        check_blocks(job.gen_length, job.steps, job.block_length, canvas_field)
     except ValueError as error:
         raise JobError("block_length", str(error)) from None
     for policy in (job.policy, *(attempt.policy for attempt in job.attempts)):
         try:
-            policy.check_canvas(job.gen_length)
+            policy.check_canvas(job.gen_length, canvas_field)
         except PolicyError as error:
             raise JobError(f"policy.{error.param}", str(error)) from None
     if job.policy.tail_reuse is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,15 +12,23 @@ from numpy.typing import NDArray
 Place = tuple[int, int, bool]
 
 
-def check_blocks(gen_length: int, steps: int, block_length: int | None) -> int:
-    """Number of blocks; raises `ValueError` unless blocks divide the canvas and the steps (LLaDA's rule)."""
+def step_at(fraction: float, steps: int) -> int:
+    """The step at a fraction of the run: floor(f T + 1/2)."""
+    return math.floor(fraction * steps + 0.5)
+
+
+def check_blocks(gen_length: int, steps: int, block_length: int | None, canvas_field: str = "gen_length") -> int:
+    """Number of blocks; raises `ValueError` unless blocks divide the canvas and the steps (LLaDA's rule).
+
+    `canvas_field` is the caller's name of the canvas length.
+    """
     if block_length is None:
         return 1
     if block_length < 1 or gen_length % block_length:
-        raise ValueError(f"block_length must divide gen_length ({gen_length})")
+        raise ValueError(f"block_length must divide {canvas_field} ({gen_length})")
     blocks = gen_length // block_length
     if steps % blocks:
-        raise ValueError(f"steps must be a multiple of the number of blocks ({blocks} = gen_length / block_length)")
+        raise ValueError(f"steps must be a multiple of the number of blocks ({blocks} = {canvas_field} / block_length)")
     return blocks
 
 

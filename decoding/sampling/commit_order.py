@@ -1,13 +1,15 @@
-"""Commit orders: which masked positions of a request are committed in a step.
+"""Commit orders: which masked positions of a request are committed first.
 
-An order is a score of each candidate, larger first; ties go to the smaller position. The set is open: `register` adds
-one.
+An order is a plain function that scores each candidate; the largest score goes first, and ties go to the smaller
+position. `@commit_order` makes it one that a policy's `order` may name, `@confidence_kind` one that the order
+'confidence' may stand for. Validation, the HTTP schema and the catalogue take the names from here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -16,6 +18,8 @@ from decoding.sampling.kernel import Candidates
 
 Score = Callable[[Candidates, Tensor], Tensor]
 """(candidates of M positions, order uniforms [M]) -> scores [M]."""
+CONFIDENCE: Final = "confidence"
+"""The order that ranks by the request's kind of confidence, guided or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +32,93 @@ class Order:
     needs_noise: bool = False
 
 
-CONFIDENCE_KINDS: dict[str, Order] = {}
-"""What "confidence" may mean: the decoder's own order, guided or not."""
-GUIDED_ORDERS: dict[str, Order] = {}
-"""Orders that a guided phase may use instead of confidence."""
+ORDERS: Final[dict[str, Order]] = {}
+"""What a policy's `order` may name besides 'confidence'."""
+CONFIDENCE_KINDS: Final[dict[str, Order]] = {}
+"""What 'confidence' may mean."""
 
 
-def register(order: Order) -> Order:
-    """Add an order under its name: to the guided orders where it needs guidance, else to the confidence kinds."""
-    table = GUIDED_ORDERS if order.guided_only else CONFIDENCE_KINDS
-    table[order.name] = order
-    return order
+def commit_order(*, guided_only: bool = False, needs_noise: bool = False) -> Callable[[Score], Score]:
+    """Register a score under its function's name as a commit order; base steps do not follow a `guided_only` one."""
+
+    def register(score: Score) -> Score:
+        ORDERS[score.__name__] = Order(score.__name__, score, guided_only, needs_noise)
+        return score
+
+    return register
 
 
-PROBABILITY = register(Order("probability", lambda c, _: c.probability))
-MARGIN = register(Order("margin", lambda c, _: c.margin))
-NEG_ENTROPY = register(Order("neg_entropy", lambda c, _: -c.entropy))
-RANDOM = register(Order("random", lambda _, u: u, needs_noise=True))
-GUIDANCE_BOOST = register(Order("guidance_boost", lambda c, _: c.boost, guided_only=True))
-BOOST_CONFIDENCE = register(Order("boost_confidence", lambda c, _: c.boost * c.probability, guided_only=True))
+def confidence_kind(*, needs_noise: bool = False) -> Callable[[Score], Score]:
+    """Register a score under its function's name as a kind of confidence."""
+
+    def register(score: Score) -> Score:
+        CONFIDENCE_KINDS[score.__name__] = Order(score.__name__, score, needs_noise=needs_noise)
+        return score
+
+    return register
+
+
+@confidence_kind()
+def probability(found: Candidates, uniforms: Tensor) -> Tensor:
+    """The token's probability."""
+    return found.probability
+
+
+@confidence_kind()
+def margin(found: Candidates, uniforms: Tensor) -> Tensor:
+    """How far the likeliest token is ahead of the next."""
+    return found.margin
+
+
+@confidence_kind()
+def neg_entropy(found: Candidates, uniforms: Tensor) -> Tensor:
+    """How little the distribution is spread."""
+    return -found.entropy
+
+
+@confidence_kind(needs_noise=True)
+@commit_order(needs_noise=True)
+def random(found: Candidates, uniforms: Tensor) -> Tensor:
+    """Noise, whatever the model says."""
+    return uniforms
+
+
+@commit_order(guided_only=True)
+def guidance_boost(found: Candidates, uniforms: Tensor) -> Tensor:
+    """What guidance adds to the token's probability."""
+    return found.boost
+
+
+@commit_order(guided_only=True)
+def boost_confidence(found: Candidates, uniforms: Tensor) -> Tensor:
+    """What guidance adds to the token's probability, times that probability."""
+    return found.boost * found.probability
+
+
+def order_names() -> tuple[str, ...]:
+    """Every value of a policy's `order`."""
+    return (CONFIDENCE, *ORDERS)
+
+
+def guided_orders() -> tuple[str, ...]:
+    """The orders that only guided steps can follow."""
+    return tuple(name for name, order in ORDERS.items() if order.guided_only)
+
+
+def base_order(name: str) -> str:
+    """What base steps follow under the order `name`: the same, or confidence where it needs guidance."""
+    return CONFIDENCE if name in guided_orders() else name
+
+
+def needs_noise(name: str) -> bool:
+    """Whether the order `name` ranks by noise of its own."""
+    return name in ORDERS and ORDERS[name].needs_noise
+
+
+def step_order(name: str, confidence: str, *, guided: bool) -> Order:
+    """The order of one step of a policy whose order is `name` and of a request whose confidence is of that kind."""
+    followed = name if guided else base_order(name)
+    return CONFIDENCE_KINDS[confidence] if followed == CONFIDENCE else ORDERS[followed]
 
 
 def ranked(scores: Tensor, positions: Tensor) -> Tensor:

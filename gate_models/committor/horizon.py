@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from decoding.engine.engine import Engine
 from decoding.engine.handle import DecodingResult
 from decoding.engine.rollouts import run_all
-from decoding.gates import protocol
-from decoding.policy.decoding_policy import GateSettings, step_at
+from decoding.gates.builtin import FractionGate, NeverGate
+from decoding.policy.gate import GateSettings
 from decoding.records.trace import Trace
 from decoding.request.job import Job
+from decoding.sampling.block_schedule import step_at
 from gate_models.committor.choices import FREEZE_GRID, Coupling
 from gate_models.committor.committor import BASE, GUIDED, Arm, Committor, Judge, State, measure_all
 from gate_models.committor.fates import SLACK, handoff_fate, last_peak, persistent, persistent_point
@@ -59,7 +60,7 @@ def record_job(job: Job, label: str) -> Job:
         raise ValueError("a horizon needs guidance_scale > 0: it says when guidance may end")
     policy = replace(policy, preset="full_cfg", gate=GateSettings("never"), tail_width=1, tail_threshold=None)
     noise = replace(job.noise, purpose="generate", arm=f"{label}|record", rollout=0, round=0)
-    return replace(job, policy=policy, gate=protocol.NeverGate(), noise=noise, record="stats")
+    return replace(job, policy=policy, gate=NeverGate(), noise=noise, record="stats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,7 @@ def switch_jobs(job: Job, step: int, count: int, *, label: str, first: int = 0, 
         tail_width=1 if never else tail_width,
         tail_threshold=None,
     )
-    built = protocol.NeverGate() if gate.fraction is None else protocol.FractionGate(gate.fraction)
+    built = NeverGate() if gate.fraction is None else FractionGate(gate.fraction)
     noise = replace(job.noise, purpose="rollout", arm=f"{label}|switch{step}-k{tail_width}", round=0)
     return [
         replace(

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from decoding.gates.protocol import BuiltinGates, FractionGate, GateResolution, GateResolver, NeverGate, Regime
-from decoding.policy import decoding_policy as policies
+from decoding.gates.builtin import BuiltinGates, FractionGate, NeverGate
+from decoding.gates.protocol import GateResolution, GateResolver, Regime
+from decoding.policy.gate import GateSettings
 from gate_models.gates.calibrated import nearest, read_entries, shipped_file, write_entries
 
 FORMAT: Final = 1
@@ -68,7 +69,7 @@ class ConstantGates:
     cuts: tuple[ConstantCut, ...]
     below: GateResolver = field(default_factory=BuiltinGates)
 
-    def resolve(self, setting: policies.GateSettings, regime: Regime) -> GateResolution:
+    def resolve(self, setting: GateSettings, regime: Regime) -> GateResolution:
         """The gate for `setting` in `regime`; a cut of another family or regime is never borrowed."""
         found = nearest(self.cuts, regime) if setting.source == "constant" else None
         if found is None:

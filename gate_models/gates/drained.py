@@ -12,8 +12,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from decoding.gates.protocol import BuiltinGates, DrainedGate, GateResolution, Regime
-from decoding.policy import decoding_policy as policies
+from decoding.gates.builtin import BuiltinGates, DrainedGate
+from decoding.gates.protocol import GateResolution, Regime
+from decoding.policy.gate import GateSettings
 from gate_models.gates.calibrated import nearest, read_entries, shipped_file, write_entries
 
 __all__ = ["MEASURED", "DrainedGates", "DrainedThreshold", "read_thresholds", "shipped_thresholds", "write_thresholds"]
@@ -71,7 +72,7 @@ class DrainedGates:
     thresholds: tuple[DrainedThreshold, ...]
     builtin: BuiltinGates = field(default_factory=BuiltinGates)
 
-    def resolve(self, setting: policies.GateSettings, regime: Regime) -> GateResolution:
+    def resolve(self, setting: GateSettings, regime: Regime) -> GateResolution:
         """The gate for `setting` in `regime`; a threshold of another family or regime is never borrowed."""
         if setting.source != "drained" or setting.threshold is not None:
             return self.builtin.resolve(setting, regime)
@@ -85,7 +86,7 @@ class DrainedGates:
         return GateResolution(None, _refusal(measured, setting))
 
     def _elsewhere(
-        self, setting: policies.GateSettings, regime: Regime, found: tuple[DrainedThreshold, list[str]] | None
+        self, setting: GateSettings, regime: Regime, found: tuple[DrainedThreshold, list[str]] | None
     ) -> GateResolution:
         """Outside every calibration: the default threshold, which promises no margin."""
         if setting.margin is None:
@@ -97,7 +98,7 @@ class DrainedGates:
         return GateResolution(None, reason, asdict(found[0].regime))
 
 
-def _refusal(measured: DrainedThreshold, setting: policies.GateSettings) -> str:
+def _refusal(measured: DrainedThreshold, setting: GateSettings) -> str:
     family, prompts = measured.regime.family, measured.evidence.get("prompts")
     if setting.margin is not None:
         return (

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from decoding.gates.protocol import Decision, GateView
-from decoding.policy.decoding_policy import step_at
+from decoding.sampling.block_schedule import step_at
 from gate_models.features import vector
 from gate_models.features.argmax_fill import Reader
 from gate_models.forest.heads import TAU

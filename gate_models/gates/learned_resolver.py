@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from decoding.gates.protocol import FractionGate, Gate, GateResolution, GateResolver, NeverGate, Regime
-from decoding.policy import decoding_policy as policies
-from decoding.policy.decoding_policy import GATE_DEFAULTS
+from decoding.gates.builtin import FractionGate, NeverGate
+from decoding.gates.protocol import Gate, GateResolution, GateResolver, Regime
+from decoding.policy.gate import GATE_DEFAULTS, GateSettings
 from gate_models.features.argmax_fill import Reader
 from gate_models.gates import artifact
 from gate_models.gates.bundle import GateBundle
@@ -66,7 +66,7 @@ class LearnedGates:
             return MEASURED
         return hashlib.sha256(" ".join(bundle.version for bundle in self.bundles).encode()).hexdigest()[:12]
 
-    def resolve(self, setting: policies.GateSettings, regime: Regime) -> GateResolution:
+    def resolve(self, setting: GateSettings, regime: Regime) -> GateResolution:
         """The gate for `setting` in `regime`, or why there is none and which audited regime is nearest."""
         if setting.source not in (*LEARNED, "constant"):
             return self.below.resolve(setting, regime)
@@ -91,7 +91,7 @@ class LearnedGates:
                 choice = self._made.setdefault(key, choice)
         return choice
 
-    def _without(self, setting: policies.GateSettings, regime: Regime) -> GateResolution:
+    def _without(self, setting: GateSettings, regime: Regime) -> GateResolution:
         """The fallback without a gate of the family, or without a family; a stored one that was refused is the reason.
 
         The nearest regime is another family's: it tells what is audited here, its gate is not borrowed.
@@ -106,7 +106,7 @@ class LearnedGates:
         nearest = min(audited, key=lambda candidate: len(candidate.differences(regime)))
         return replace(choice, nearest_regime=nearest.nearest(regime))
 
-    def _choice(self, bundle: GateBundle, setting: policies.GateSettings, width: int) -> GateResolution:
+    def _choice(self, bundle: GateBundle, setting: GateSettings, width: int) -> GateResolution:
         """The gate of `bundle` for `setting` at tail width `width`, which is audited."""
         common = (bundle.version, bundle.checkpoints, self.reader)
         constant = bundle.constants.get(width)
@@ -133,7 +133,7 @@ class LearnedGates:
             return missing
         return GateResolution(gate)
 
-    def _risk(self, bundle: GateBundle, setting: policies.GateSettings, width: int) -> GateResolution:
+    def _risk(self, bundle: GateBundle, setting: GateSettings, width: int) -> GateResolution:
         margin = GATE_DEFAULTS["margin"] if setting.margin is None else setting.margin
         confidence = GATE_DEFAULTS["confidence"] if setting.confidence is None else setting.confidence
         choice = bundle.ladders[width].choose(margin, confidence)

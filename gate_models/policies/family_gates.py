@@ -11,10 +11,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
-from decoding.gates.protocol import Gate, NeverGate
+from decoding.gates.builtin import NeverGate
+from decoding.gates.protocol import Gate
 from decoding.models.protocol import DenoisingModel
-from decoding.policy import decoding_policy as policies
-from decoding.policy.decoding_policy import DecodingPolicy, plainly_guided
+from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.policy.gate import GateSettings
+from decoding.policy.presets import plainly_guided
 from decoding.request.job import Attempt, Job, record_for
 from gate_models.features.argmax_fill import Reader
 from gate_models.gates import artifact
@@ -32,7 +34,7 @@ _CALIBRATED: Final[Mapping[str, Callable[[], Sequence[Any]]]] = {
 }
 
 
-def needs_family(setting: policies.GateSettings) -> bool:
+def needs_family(setting: GateSettings) -> bool:
     """Whether the gate of `setting` is known only with the family, or the prompt."""
     return setting.source in _OPEN or (setting.source == "drained" and setting.threshold is None)
 
@@ -62,7 +64,7 @@ def with_gate(job: Job, gate: Gate) -> Job:
     return replace(job, gate=gate, policy=served(job.policy), attempts=attempts, record=record)
 
 
-def evidence(setting: policies.GateSettings, gates: Sequence[Gate], held: LearnedGates) -> tuple[Any, ...]:
+def evidence(setting: GateSettings, gates: Sequence[Gate], held: LearnedGates) -> tuple[Any, ...]:
     """What `gates`, resolved from `setting`, may be made of: part of what a result depends on."""
     calibrated = _CALIBRATED.get(setting.source)
     found: tuple[Any, ...] = () if calibrated is None else (calibrated(),)

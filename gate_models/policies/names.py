@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from decoding.gates.protocol import BuiltinGates, Gate, NeverGate, Regime
-from decoding.policy import decoding_policy as policies
+from decoding.gates.builtin import BuiltinGates, NeverGate
+from decoding.gates.protocol import Gate, Regime
 from decoding.policy.checks import PolicyError
-from decoding.policy.decoding_policy import DecodingPolicy, resolve_policy
+from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.policy.gate import GateSettings, GateSource
+from decoding.policy.presets import resolve_policy
 from decoding.policy.repair import Repair
-from decoding.sampling.commit_order import GUIDED_ORDERS
+from decoding.sampling.commit_order import CONFIDENCE, ORDERS, base_order
 from gate_models.policies.family_gates import needs_family
 
 HELP = (
@@ -34,7 +36,7 @@ _WHOLE: Final = {"g": "guided_width", "m": "recheck"}
 _REAL: Final = {"a": "tail_threshold", "w": "guidance_scale", "b": "boost_threshold"}
 _NUMBERED: Final = {"handoff": "handoff", "parallel_tail": "parallel_tail", "drained": "handoff"}
 """Names that take a number, and the presets that they stand for."""
-_BY_FAMILY: Final[Mapping[str, policies.GateSource]] = {
+_BY_FAMILY: Final[Mapping[str, GateSource]] = {
     "constant": "constant",
     "calibrated": "drained",
     "raw": "raw",
@@ -63,15 +65,15 @@ def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
     """The policy that `name` stands for. Raises `ValueError` that says what is wrong with it."""
     head, *options = name.split(":")
     given: dict[str, Any] = {}
-    preset, setting = head, policies.GateSettings("never")
+    preset, setting = head, GateSettings("never")
     try:
         if head in _NUMBERED:
             value = _number(name, head, options)
             preset = _NUMBERED[head]
             setting = (
-                policies.GateSettings("drained", threshold=value)
+                GateSettings("drained", threshold=value)
                 if head == "drained"
-                else policies.GateSettings("fraction", fraction=value)
+                else GateSettings("fraction", fraction=value)
             )
             given["gate"] = setting
         if head in _BY_FAMILY:
@@ -102,11 +104,11 @@ def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
     return NamedPolicy(name, policy, _gate(setting), attempts)
 
 
-def _by_family(head: str, options: list[str]) -> policies.GateSettings:
+def _by_family(head: str, options: list[str]) -> GateSettings:
     own: dict[str, Any] = {}
     if head in _PRICED and options and _NUMBER.fullmatch(options[0]):
         own[_PRICED[head]] = float(options.pop(0))
-    return policies.GateSettings(_BY_FAMILY[head], **own)
+    return GateSettings(_BY_FAMILY[head], **own)
 
 
 def at_weight(name: str, weight: float) -> NamedPolicy:
@@ -126,7 +128,7 @@ def at_weight(name: str, weight: float) -> NamedPolicy:
         parts.append("a" + f"{own.tail_threshold:.12f}".rstrip("0").rstrip("."))
     if own.tail_reuse is not None:
         parts.append(f"r{own.tail_reuse}{own.tail_refresh}")
-    if own.order == "random":  # the one named order that base steps follow too
+    if base_order(own.order) != CONFIDENCE:
         parts.append(own.order)
     if named.attempts > 1:
         parts.append(f"best{named.attempts}")
@@ -158,7 +160,7 @@ def _verified_option(option: str) -> dict[str, Any] | None:
 def _option(option: str, preset: str) -> dict[str, Any]:
     if (verified := _verified_option(option)) is not None:
         return verified
-    if option in {"random", *GUIDED_ORDERS}:
+    if option in ORDERS:
         return {"order": option}
     if reuse := re.fullmatch(r"r([a-z]+)(\d+)", option):
         return {"tail_reuse": reuse[1], "tail_refresh": int(reuse[2])}
@@ -173,7 +175,7 @@ def _option(option: str, preset: str) -> dict[str, Any]:
     return {_REAL[kind]: number}
 
 
-def _gate(setting: policies.GateSettings) -> Gate:
+def _gate(setting: GateSettings) -> Gate:
     if needs_family(setting):
         return NeverGate()  # whoever knows family and model puts the family's gate in its place
     regime = Regime("", None, 2.0, 1, 1, 1, 1.0, None, "probability", "confidence", "as_is")

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Final
 
-from decoding.gates.protocol import DrainedGate, FractionGate, Gate, GateResolution, GateResolver, Regime
-from decoding.policy import decoding_policy as policies
-from decoding.policy.decoding_policy import GATE_DEFAULTS, GATE_FIELDS
+from decoding.gates.builtin import DrainedGate, FractionGate
+from decoding.gates.protocol import Gate, GateResolution, GateResolver, Regime
+from decoding.policy.gate import GATE_DEFAULTS, GATE_FIELDS, GateSettings
 from service.backend.backend import Backend
 
 WATCHED: Final = ("constant", "raw", "policy", "value", "risk", "drained")
@@ -55,7 +55,7 @@ class AuditedGate:
         return f"{self.source} {self.version} of {self.family}, K = {self.tail_width}{rest}"
 
 
-def audited(gate: Gate, setting: policies.GateSettings, regime: Regime) -> AuditedGate | None:
+def audited(gate: Gate, setting: GateSettings, regime: Regime) -> AuditedGate | None:
     """The identity of `gate`, found for `setting` in `regime`; None where its handoffs need no audit, or never come."""
     if setting.source not in WATCHED or regime.family is None or gate.version == BUILTIN:
         return None
@@ -105,7 +105,7 @@ def _held(backend: Backend) -> Iterator[AuditedGate]:
 
 def held_gate(gates: GateResolver, source: str, regime: Regime) -> AuditedGate | None:
     """The gate that a request of this source and regime gets by default, if it is watched."""
-    setting = policies.GateSettings(source)  # type: ignore[arg-type]
+    setting = GateSettings(source)  # type: ignore[arg-type]
     choice = gates.resolve(setting, regime)
     return None if choice.gate is None else audited(choice.gate, setting, regime)
 
@@ -124,7 +124,7 @@ class WatchedGates:
     gates: GateResolver
     suspended: Callable[[AuditedGate], str | None]
 
-    def resolve(self, setting: policies.GateSettings, regime: Regime) -> GateResolution:
+    def resolve(self, setting: GateSettings, regime: Regime) -> GateResolution:
         """As `gates` resolves it; a suspended gate is no gate, with the reason."""
         choice = self.gates.resolve(setting, regime)
         named = None if choice.gate is None else audited(choice.gate, setting, regime)

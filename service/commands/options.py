@@ -20,7 +20,7 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
-from service.fielddocs import field_docs
+from service.schemas.base import field_docs
 
 PROMPTS: Final = "Prompts"
 DECODING: Final = "Decoding"

@@ -6,22 +6,22 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
-from decoding.constraints import AnyConstraint, parse
-from decoding.gates.protocol import GateResolution, NeverGate, Regime
+from decoding.gates.protocol import Regime
 from decoding.models.protocol import DenoisingModel
-from decoding.policy import decoding_policy as policies
-from decoding.policy.decoding_policy import step_at
 from decoding.request.job import Job, regime_of
+from decoding.request.row_estimates import most_rows
 from decoding.request.validation import check_job
+from decoding.sampling.block_schedule import step_at
 from gate_models.committor.committor import GUIDED, Arm, State, cell_jobs
 from gate_models.committor.horizon import GridPoint, grid_points
 from service.config.settings import Settings
-from service.generation.prepare import prepare
+from service.generation.job import check_request, job_of
+from service.generation.request import CanvasRequest
 from service.http.errors import invalid
 from service.schemas.committor import CommittorRequest, StateRequest
-from service.schemas.generate import GenerateRequest
+from service.schemas.policy import GateRequest, PolicyRequest
 
 MASK: Final = "[MASK]"
 LABEL: Final = "committor"
@@ -30,19 +30,11 @@ UNUSED: Final = ("on_fallback", "tail_reuse", "tail_refresh", "repair", "budget_
 """Policy fields that a measurement does not use; key-value reuse is approximate, measurements are exact."""
 
 
-class _FullGuidance:
-    """Answers any gate setting: a measurement finds the horizon that gates look for."""
-
-    def resolve(self, setting: policies.GateSettings, regime: Regime) -> GateResolution:
-        return GateResolution(NeverGate())
-
-
 @dataclass(frozen=True, slots=True)
 class CommittorPlan:
     """What a committor job does. `job` guides to the end; `start` is the given state, None where it is recorded."""
 
     job: Job
-    constraint: AnyConstraint
     count: int
     horizon: bool
     points: tuple[GridPoint, ...]
@@ -71,7 +63,7 @@ class CommittorPlan:
         """Upper estimate of the forward evaluations: about 15.4 N T + 2 T for a horizon."""
         empty = self.start or (0,) * self.job.gen_length
         states = [State(self.job, empty, point.step, LABEL) for point in self.points]
-        cells = sum(cell_jobs(state, arm, 1)[0].estimated_rows for state in states for arm in self.arms)
+        cells = sum(most_rows(cell_jobs(state, arm, 1)[0]) for state in states for arm in self.arms)
         return self.count * cells + (self.job.full_cfg_equivalent if self.recorded else 0)
 
 
@@ -83,15 +75,15 @@ def with_seed(request: CommittorRequest) -> CommittorRequest:
 
 
 def plan_of(request: CommittorRequest, model: DenoisingModel, settings: Settings) -> CommittorPlan:
-    """Translate a request. Raises what `translate.prepare` raises, and `ApiError` naming the field at fault."""
+    """What the request measures. Raises what `job_of` and `check_request` raise."""
     _check(request)
     given = _state_tokens(request.state, model)
-    prepared = prepare(_as_generate(request, given), model, _FullGuidance(), settings)
-    job = replace(prepared.job, gate=NeverGate(), deadline=None)
-    if job.policy.guidance_scale == 0.0:
-        raise invalid("policy.guidance_scale", "must be above 0: a committor says what guidance is worth")
+    asked = _canvas_request(request, given)
+    job = job_of(asked, model, settings)
+    check_request(job, asked, model.spec, settings)
+    job = replace(job, deadline=None)
     start, points = _start(request, given, job, model)
-    plan = CommittorPlan(job, parse(request.constraint), request.rollouts, request.horizon, points, start)
+    plan = CommittorPlan(job, request.rollouts, request.horizon, points, start)
     for arm in plan.arms:
         state = State(job, start or (model.spec.mask_id,) * job.gen_length, points[0].step, LABEL)
         check_job(cell_jobs(state, arm, 1)[0], model.spec, invariant=settings.batch_invariant)
@@ -128,16 +120,11 @@ def _check(request: CommittorRequest) -> None:
             raise invalid(f"policy.{name}", "is not used by /committor; leave it out")
 
 
-def _as_generate(request: CommittorRequest, given: Sequence[int] | None) -> GenerateRequest:
-    """The generate request whose run is measured."""
-    fields: dict[str, Any] = {name: getattr(request, name) for name in request.model_fields_set}
-    for name in ("state", "horizon", "rollouts"):
-        fields.pop(name, None)
-    policy = {} if request.policy is None else request.policy.model_dump(exclude_none=True)
-    fields["policy"] = {**policy, "gate": {"source": "recorded"}}
-    if given is not None and request.gen_length is None:
-        fields["gen_length"] = len(given)
-    return GenerateRequest(**fields)
+def _canvas_request(request: CommittorRequest, given: Sequence[int] | None) -> CanvasRequest:
+    """The canvas whose run is measured. Its gate is the one that the measurement will serve."""
+    policy = (request.policy or PolicyRequest()).model_copy(update={"gate": GateRequest(source="recorded")})
+    gen_length = len(given) if given is not None and request.gen_length is None else request.gen_length
+    return CanvasRequest.of(request, policy=policy, gen_length=gen_length)
 
 
 def _state_tokens(state: StateRequest | None, model: DenoisingModel) -> list[int] | None:

@@ -79,7 +79,7 @@ class JobRun:
     ) -> None:
         self.job, self.plan, self.model, self.engine, self.store = job, plan, model, engine, store
         self.stop, self.in_flight, self.on_rollouts = stop, in_flight, on_rollouts
-        self.judge: Judge = judge_of(model, plan.constraint.to_spec())
+        self.judge: Judge = judge_of(model, plan.job.constraint or {})
 
     def run(self) -> Finished:
         """Everything measured.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from sqlalchemy import (
     JSON,
@@ -25,9 +25,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql import ColumnElement
 
+from service.schemas.committor import JobStatus
 from service.storage.database import METADATA, storable
 
-JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 UNFINISHED: Final[tuple[JobStatus, ...]] = ("queued", "running")
 _ID: Final = 64
 _KEY_ID: Final = 128

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from decoding.constraints import Constraint
 from decoding.models.protocol import ModelSpec, TextCodec
+from service.generation.request import CanvasRequest
 from service.http.errors import invalid
 
 SHORTEST_WHOLE = 3
@@ -14,6 +15,9 @@ SHORTEST_WHOLE = 3
 
 ROOMY = 0.75
 """Share of a family's usual canvas up to which required tokens leave room enough: gates serve that canvas alone."""
+
+LONGEST_BLOCK = 8
+"""Of a streamed canvas that its request and its model leave undivided: text appears at most so many tokens late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +42,7 @@ def needed_tokens(constraint: Constraint | None, codec: TextCodec) -> int:
     return max(tokens.total(), constraint.minimum_words())
 
 
-def fitting_canvas(
-    gen_length: int | None,
-    steps: int | None,
-    block_length: int | None,
-    defer_eos: bool | None,
-    constraint: Constraint | None,
-    codec: TextCodec,
-    spec: ModelSpec,
-) -> Canvas:
+def fitting_canvas(request: CanvasRequest, constraint: Constraint | None, codec: TextCodec, spec: ModelSpec) -> Canvas:
     """The asked canvas with its gaps filled; raises `ApiError` (422) where the constraint cannot fit."""
     needed = needed_tokens(constraint, codec)
     if needed > spec.max_canvas:
@@ -55,17 +51,29 @@ def fitting_canvas(
             f"needs a text of at least {needed} tokens; model {spec.name} writes at most {spec.max_canvas}",
             "constraint_too_long",
         )
+    gen_length, block_length = request.gen_length, request.block_length
     if gen_length is None:
         gen_length = _comfortable(needed, constraint, spec)
         if block_length is not None:
             gen_length = -(-gen_length // block_length) * block_length
     elif gen_length < needed:
-        raise invalid("gen_length", f"must be at least {needed} to hold the constraint", "canvas_too_short")
-    steps = gen_length if steps is None else steps
+        raise invalid(request.names.gen_length, f"must be at least {needed} to hold the constraint", "canvas_too_short")
+    steps = gen_length if request.steps is None else request.steps
+    defer_eos = False if request.suppress_eos and request.defer_eos is None else request.defer_eos
     defaults = spec.canvas_defaults(gen_length, steps)
+    if request.streams_in_blocks and block_length is None:
+        block_length = defaults.block_length or moving_block(gen_length, steps)
     if block_length is not None:
         return Canvas(gen_length, steps, block_length, bool(defer_eos))
     return Canvas(gen_length, steps, defaults.block_length, defaults.defer_eos if defer_eos is None else defer_eos)
+
+
+def moving_block(gen_length: int, steps: int) -> int | None:
+    """The longest block of 2 to `LONGEST_BLOCK` that cuts the canvas into several and its steps evenly, if any."""
+    for length in range(min(LONGEST_BLOCK, gen_length // 2), 1, -1):
+        if gen_length % length == 0 and steps % (gen_length // length) == 0:
+            return length
+    return None
 
 
 def _comfortable(needed: int, constraint: Constraint | None, spec: ModelSpec) -> int:

@@ -1,29 +1,27 @@
-"""A request becomes jobs."""
+"""A request becomes decoding jobs: one a sample, with the gate that decides when guidance ends."""
 
 from __future__ import annotations
 
-import secrets
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
-from decoding.constraints import AnyConstraint, parse
-from decoding.gates.protocol import GateResolution, GateResolver, NeverGate, Regime
+from decoding.constraints import Constraint
+from decoding.gates.builtin import NeverGate
+from decoding.gates.protocol import GateResolution, GateResolver, Regime
 from decoding.models.protocol import DenoisingModel
-from decoding.policy.decoding_policy import DecodingPolicy, GateSettings, plainly_guided, resolve_policy
-from decoding.request.job import Job, Sampling, record_for, regime_of
-from decoding.request.row_estimates import selection_rows
-from decoding.request.validation import check_job
+from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.policy.presets import plainly_guided
+from decoding.request.job import Job, record_for, regime_of
 from decoding.sampling.noise import NoiseKey
 from gate_models.policies.cascade import affordable, resolve_attempt_gates, shipped_cascades, within_budget
 from service.backend.watched_gates import WATCHED, SuspendedChoice
 from service.config.settings import Settings
-from service.generation.canvas import fitting_canvas
-from service.generation.repair_anchor import NOWHERE, PeakChoice, asks_for_peak, at_peak, repair_of
-from service.http.errors import ApiError, invalid
-from service.schemas.base import MAX_SEED, MAX_TRACE_STEPS
+from service.generation.job import check_request, job_of
+from service.generation.repair_anchor import NOWHERE, PeakChoice, asks_for_peak, at_peak
+from service.generation.request import CanvasRequest, FieldNames
+from service.http.errors import invalid
 from service.schemas.generate import GenerateRequest
 from service.schemas.policy import PolicyRequest
 
@@ -45,7 +43,6 @@ class Prepared:
     id: str
     created: int
     jobs: tuple[Job, ...]
-    constraint: AnyConstraint | None
     choice: GateResolution
     fallback: FallbackCode | None
     trace: bool
@@ -62,6 +59,10 @@ class Prepared:
         return self.jobs[0]
 
     @property
+    def constraint(self) -> Constraint | None:
+        return self.job.predicate
+
+    @property
     def policy(self) -> DecodingPolicy:
         return self.job.policy
 
@@ -72,171 +73,50 @@ def prepare(
     gates: GateResolver,
     settings: Settings,
     recorded: RecordedHorizons | None = None,
-    encode: Callable[[str], list[int]] | None = None,
 ) -> Prepared:
-    """Translate a request. Raises `ApiError`, `PolicyError`, `ConstraintError` or `JobError`, each naming its field.
-
-    `recorded` knows the horizons that the caller has measured; `encode` makes ids of the prompt (None: the model's
-    template of one user turn). Tokenizes, plans and looks those up: keep it off the
-    event loop.
-    """
-    constraint = None if request.constraint is None else parse(request.constraint)
-    family = _family(request.family, constraint)
-    canvas = fitting_canvas(
-        request.gen_length,
-        request.steps,
-        request.block_length,
-        False if request.suppress_eos and request.defer_eos is None else request.defer_eos,
-        constraint,
-        model.codec,
-        model.spec,
-    )
-    _check_size(request.n, canvas.gen_length, settings)
-    policy = resolve_policy(
-        (request.policy and request.policy.preset) or "handoff",
-        _given(request.policy),
-        gen_length=canvas.gen_length,
-    )
-    _check_used(request, policy)
-    seed = secrets.randbelow(2**32) if request.seed is None else request.seed
-    if seed + request.n - 1 > MAX_SEED:
-        raise invalid("seed", f"must leave room for n samples: seed + n - 1 may be at most {MAX_SEED}")
-    job = Job(
-        prompt_ids=_prompt_ids(request, constraint, model, encode or model.codec.encode_prompt),
-        gen_length=canvas.gen_length,
-        steps=canvas.steps,
-        policy=policy,
-        noise=NoiseKey(seed),
-        sampling=Sampling(
-            temperature=request.temperature,
-            top_p=1.0 if request.top_p is None else request.top_p,
-            confidence=request.confidence,
-            eos_fill=request.eos_fill,
-            suppress_eos=request.suppress_eos,
-            defer_eos=canvas.defer_eos,
-        ),
-        block_length=canvas.block_length,
-        family=family,
-        constraint=None if constraint is None else constraint.to_spec(),
-        predicate=constraint,
-        record="stats" if request.trace else "commits",
-        deadline=_deadline(request.deadline_s, settings),
-    )
-    job, choice, fallback = (
-        (_with_attempts(job, gates, model.spec.hash, request.policy), GateResolution(None), None)
-        if policy.preset == "auto"
-        else _with_gate(job, gates, recorded, model.spec.hash)
-    )
-    job, anchor_reason = _with_anchor(job, request.policy, recorded, model.spec.hash)
-    check_job(job, model.spec, invariant=settings.batch_invariant)
-    _check_work(job, request.n, settings, trace=request.trace)
-    jobs = tuple(replace(job, noise=NoiseKey(seed + index)) for index in range(request.n))
-    name, created, share = f"gen-{uuid.uuid4().hex}", int(time.time()), request.audit_share
-    return Prepared(
-        name, created, jobs, constraint, choice, fallback, request.trace, share, anchor_reason=anchor_reason
-    )
-
-
-def _family(named: str | None, constraint: AnyConstraint | None) -> str | None:
-    own = None if constraint is None else constraint.family
-    if named is not None and named != own:
-        belongs = f"this constraint's is '{own}'" if own else "this request belongs to none"
-        raise invalid("family", f"must be left out or the constraint's own; {belongs}")
-    return own
-
-
-def _check_size(samples: int, gen_length: int, settings: Settings) -> None:
-    if samples > settings.max_samples:
-        raise invalid("n", f"must be at most {settings.max_samples} on this server")
-    if samples * gen_length > settings.max_request_tokens:
-        most = max(1, settings.max_request_tokens // gen_length)
-        raise invalid(
-            "n",
-            f"is too large: n * gen_length is {samples * gen_length}, this server takes at most "
-            f"{settings.max_request_tokens} (n = {most} at this gen_length)",
-        )
-
-
-def _check_used(request: GenerateRequest, policy: DecodingPolicy) -> None:
-    """Refuse what the client set and nothing reads."""
-    if policy.guidance_scale == 0.0 and policy.preset != "base":
-        raise invalid(
-            "policy.guidance_scale", f"is 0, so preset '{policy.preset}' would guide nothing; use preset 'base'"
-        )
-    if "render_constraint" in request.model_fields_set and request.constraint is None:
-        raise invalid("render_constraint", "is not used without a constraint; leave it out")
-    if "confidence" in request.model_fields_set and policy.order == "random":
-        raise invalid("confidence", "is not used with policy.order 'random'; leave it out")
-    if request.audit_share is not None and (policy.preset in ("auto", "base") or policy.gate.source not in WATCHED):
+    """A request to /generate as jobs; `prepare_canvas` says what it raises."""
+    asked = CanvasRequest.of(request, samples=request.n)
+    prepared = prepare_canvas(asked, model, gates, settings, recorded, trace=request.trace)
+    if request.audit_share is None:
+        return prepared
+    policy = prepared.policy
+    if policy.preset in ("auto", "base") or policy.gate.source not in WATCHED:
         raise invalid("audit_share", f"is only used with a gate of source {', '.join(WATCHED)}; leave it out")
+    return replace(prepared, audit_share=request.audit_share)
 
 
-def _check_work(job: Job, samples: int, settings: Settings, *, trace: bool) -> None:
-    """Bound the rows of all samples together, and the steps of their traces. `job` is valid and has its gate."""
-    limit = settings.max_request_rows
-    repair = job.policy.repair
-    if repair is not None and (rows := selection_rows(job, repair)) > settings.max_selection_rows:
-        raise invalid(
-            "policy.repair.selector",
-            f"'{repair.selector}' may take {rows} forward evaluations a round, this server allows "
-            f"{settings.max_selection_rows}; use fewer rollouts, a later anchor, or a selector without rollouts",
-            "too_large",
-        )
-    if job.judged or samples * job.full_cfg_equivalent > limit:  # no plan costs more, and the plan itself takes time
-        rows = job.estimated_rows
-        if samples * rows > limit:
-            estimate = f"an estimated {samples * rows} forward evaluations, this server takes at most {limit}"
-            raise _too_large(estimate, samples, limit // rows)
-    if trace and samples * job.steps > MAX_TRACE_STEPS:
-        estimate = f"a trace of n * steps = {samples * job.steps} steps, the longest is {MAX_TRACE_STEPS}"
-        raise _too_large(estimate, samples, MAX_TRACE_STEPS // job.steps)
-
-
-def _too_large(estimate: str, samples: int, most: int) -> ApiError:
-    """A 422 for a request of which `most` samples would fit; where not even one does, its steps are at fault."""
-    if most == 0:
-        return invalid("steps", f"is too large: the request asks for {estimate}", "too_large")
-    return invalid("n", f"is too large: {samples} samples ask for {estimate} (n = {most} as it stands)", "too_large")
-
-
-def _given(policy: PolicyRequest | None) -> dict[str, Any]:
-    """The policy fields that the client set."""
-    if policy is None:
-        return {}
-    given = policy.model_dump(exclude_none=True, exclude={"preset", "gate", "repair"})
-    if policy.gate is not None:
-        given["gate"] = GateSettings(**policy.gate.model_dump(exclude_none=True))
-    if policy.repair is not None:
-        given["repair"] = repair_of(policy.repair)
-    return given
-
-
-def _prompt_ids(
-    request: GenerateRequest,
-    constraint: AnyConstraint | None,
+def prepare_canvas(
+    request: CanvasRequest,
     model: DenoisingModel,
-    encode: Callable[[str], list[int]],
-) -> tuple[int, ...]:
-    parts = [request.prompt] if request.prompt.strip() else []
-    if constraint is not None and request.render_constraint:
-        parts.append(constraint.instruction())
-    if not parts:
-        hint = "set render_constraint to true, or" if constraint is not None else "give a constraint, or"
-        raise invalid("prompt", f"is empty; {hint} say what to write")
-    try:
-        ids = encode(" ".join(parts))
-    except ValueError as error:
-        raise invalid("prompt", f"cannot be encoded: {error}") from None
-    if len(ids) > model.spec.max_prompt:
-        raise invalid("prompt", f"has {len(ids)} tokens; model {model.spec.name} takes at most {model.spec.max_prompt}")
-    return tuple(ids)
+    gates: GateResolver,
+    settings: Settings,
+    recorded: RecordedHorizons | None = None,
+    *,
+    trace: bool = False,
+) -> Prepared:
+    """The request's jobs, each with the gate that its policy asks for; `recorded` holds the horizons of its caller.
 
-
-def _deadline(seconds: float | None, settings: Settings) -> float | None:
-    if seconds is not None and seconds > settings.max_deadline:
-        raise invalid("deadline_s", f"must be at most {settings.max_deadline:g} on this server")
-    seconds = settings.default_deadline if seconds is None else seconds
-    return None if seconds is None else time.monotonic() + seconds
+    Raises `ApiError`, `PolicyError`, `ConstraintError` or `JobError`, each naming its field. Tokenizes, plans and reads
+    the database: keep it off the event loop.
+    """
+    job = replace(job_of(request, model, settings), record="stats" if trace else "commits")
+    model_hash = model.spec.hash
+    resolution, fallback = GateResolution(None), None
+    if job.policy.preset == "auto":
+        job = _with_attempts(job, gates, model_hash, request.policy)
+    else:
+        job, resolution, fallback = _with_gate(job, gates, recorded, model_hash, request.names)
+    job, anchor_reason = _with_anchor(job, request.policy, recorded, model_hash)
+    check_request(job, request, model.spec, settings, trace=trace)
+    return Prepared(
+        id=f"gen-{uuid.uuid4().hex}",
+        created=int(time.time()),
+        jobs=tuple(replace(job, noise=NoiseKey(job.noise.seed + index)) for index in range(request.samples)),
+        choice=resolution,
+        fallback=fallback,
+        trace=trace,
+        anchor_reason=anchor_reason,
+    )
 
 
 def _with_attempts(job: Job, gates: GateResolver, model_hash: str, asked: PolicyRequest | None) -> Job:
@@ -249,7 +129,7 @@ def _with_attempts(job: Job, gates: GateResolver, model_hash: str, asked: Policy
 
 
 def _with_gate(
-    job: Job, gates: GateResolver, recorded: RecordedHorizons | None, model_hash: str
+    job: Job, gates: GateResolver, recorded: RecordedHorizons | None, model_hash: str, names: FieldNames
 ) -> tuple[Job, GateResolution, FallbackCode | None]:
     """`job` with the gate that its policy asks for, or as `on_fallback` says where there is none (contract 7)."""
     if job.starts_base:
@@ -261,7 +141,7 @@ def _with_gate(
         return replace(job, gate=choice.gate, record=record_for([choice.gate], job.record)), choice, None
     reason = choice.fallback_reason or "no gate is available"
     if job.policy.on_fallback == "reject":
-        raise invalid("policy.gate.source", f"cannot be served: {reason}", "gate_unavailable")
+        raise invalid("policy.gate.source", f"cannot be served: {names.in_reason(reason)}", "gate_unavailable")
     code: FallbackCode = (
         "suspended"
         if isinstance(choice, SuspendedChoice)

@@ -8,9 +8,11 @@ from typing import Literal
 
 from decoding.constraints import Verdict
 from decoding.engine.handle import DecodingResult
-from decoding.gates.protocol import DrainedGate, Gate
+from decoding.gates.builtin import DrainedGate
+from decoding.gates.protocol import Gate
 from decoding.models.protocol import DenoisingModel
-from decoding.policy.decoding_policy import DecodingPolicy, gate_defaults
+from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.policy.gate import gate_defaults
 from decoding.records.ledger import Ledger
 from decoding.repair.passes import DecodedText
 from decoding.request.job import Job

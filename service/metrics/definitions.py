@@ -14,7 +14,8 @@ from typing import Final, Literal, get_args
 
 from decoding.constraints import FAMILIES
 from decoding.engine.handle import FinishReason
-from decoding.policy.decoding_policy import GATE_SOURCES, PRESETS
+from decoding.policy.decoding_policy import PRESETS
+from decoding.policy.gate import GATE_SOURCES
 from decoding.policy.repair import SELECTORS
 from decoding.records.ledger import BRANCHES, PURPOSES
 from decoding.records.trace import Phase

@@ -8,9 +8,11 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from decoding import constraints
-from decoding.policy.decoding_policy import GATE_FIELDS, GATE_SOURCES, PRESETS, gate_defaults, resolve_policy
+from decoding.policy.decoding_policy import PRESETS
+from decoding.policy.gate import GATE_FIELDS, GATE_SOURCES, gate_defaults
+from decoding.policy.presets import resolve_policy
 from decoding.policy.repair import SELECTORS
-from decoding.sampling.commit_order import CONFIDENCE_KINDS, GUIDED_ORDERS
+from decoding.sampling.commit_order import CONFIDENCE_KINDS, order_names
 from service.generation import replies
 from service.http.errors import ApiError
 from service.routes import examples
@@ -193,6 +195,6 @@ async def policies() -> PolicyList:
             for source in GATE_SOURCES
         ],
         repair_selectors=list(SELECTORS),
-        orders=["confidence", "random", *GUIDED_ORDERS],
+        orders=list(order_names()),
         confidence_kinds=list(CONFIDENCE_KINDS),
     )

@@ -12,7 +12,7 @@ from fastapi import APIRouter, Body, Query, Request
 from starlette.responses import Response
 
 from service.committor.plan import CommittorPlan, plan_of, with_seed
-from service.committor.tables import HorizonRecord, JobRecord, JobStatus, UnknownEntryError
+from service.committor.tables import HorizonRecord, JobRecord, UnknownEntryError
 from service.committor.worker import JobWorker
 from service.config.settings import Settings
 from service.http.auth import caller_of
@@ -21,6 +21,7 @@ from service.http.errors import ApiError, invalid
 from service.routes import examples
 from service.routes.common import ServiceDep
 from service.schemas import committor as wire
+from service.schemas.committor import JobStatus
 
 T = TypeVar("T")
 

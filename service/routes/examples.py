@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from decoding.constraints import catalogue
 from service.http.errors import TYPES
-from service.schemas.error import ErrorReply
+from service.schemas.base import ErrorReply
 
 _KEYWORDS: Final = {"type": "keywords", "keywords": ["dog", "ball", "beach"]}
 _POLICIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {

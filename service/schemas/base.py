@@ -1,7 +1,10 @@
-"""Bases of the wire types, and the limits that JSON and this server set to any request."""
+"""What all bodies of the HTTP API share: base classes, size limits, field descriptions, and the body of an error."""
 
 from __future__ import annotations
 
+import ast
+import inspect
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -28,3 +31,35 @@ class Reply(BaseModel):
     """Base of everything that the server sends."""
 
     model_config = ConfigDict(use_attribute_docstrings=True, protected_namespaces=())
+
+
+class ErrorDetail(Reply):
+    message: str
+    type: str
+    param: str | None
+    """Dotted path of the field at fault, such as policy.gate.fraction or constraint.keywords[1]."""
+    code: str
+
+
+class ErrorReply(Reply):
+    """The body of every answer other than success."""
+
+    error: ErrorDetail
+
+
+@cache
+def field_docs(cls: type) -> dict[str, str]:
+    """Attribute docstrings of a dataclass by field name, so that the API describes a field as the decoder does.
+
+    Fields without a docstring are absent.
+    """
+    (body,) = ast.parse(inspect.cleandoc(inspect.getsource(cls))).body
+    if not isinstance(body, ast.ClassDef):
+        raise TypeError(f"{cls} is not defined by a class statement")
+    docs: dict[str, str] = {}
+    for field, following in zip(body.body, body.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            match following:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    docs[field.target.id] = " ".join(text.split())
+    return docs

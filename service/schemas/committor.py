@@ -6,12 +6,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from service.committor.tables import JobStatus
 from service.schemas.base import MAX_CANVAS, MAX_PROMPT_CHARACTERS, Reply, Request
 from service.schemas.constraint import ConstraintObject
-from service.schemas.generate import CanvasRequest
+from service.schemas.generate import CanvasBody
 
 MAX_ROLLOUTS = 4096
+JobStatus = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 
 
 class StateRequest(Request):
@@ -25,7 +25,7 @@ class StateRequest(Request):
     """The state of a guided run from the empty canvas at this fraction of its steps; 0 is the empty canvas."""
 
 
-class CommittorRequest(CanvasRequest):
+class CommittorRequest(CanvasBody):
     """How likely the constraint is met in the end, from a state, with and without guidance; or a prompt's horizon.
 
     The other fields are those of /generate, so that what is measured is what will be served.

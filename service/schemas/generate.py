@@ -7,20 +7,29 @@ from typing import Any, Literal
 from pydantic import Field
 
 from decoding.constraints import FAMILIES
-from decoding.policy.decoding_policy import GateSource, Preset
+from decoding.policy.decoding_policy import Preset
+from decoding.policy.gate import GateSource
 from decoding.policy.repair import Selector
 from decoding.request.job import Sampling
 from decoding.request.validation import MAX_STEPS, MAX_TEMPERATURE
 from decoding.sampling.commit_order import CONFIDENCE_KINDS
-from service.fielddocs import field_docs
-from service.schemas.base import MAX_CANVAS, MAX_PROMPT_CHARACTERS, MAX_SEED, MAX_TRACE_STEPS, Reply, Request, choices
+from service.schemas.base import (
+    MAX_CANVAS,
+    MAX_PROMPT_CHARACTERS,
+    MAX_SEED,
+    MAX_TRACE_STEPS,
+    Reply,
+    Request,
+    choices,
+    field_docs,
+)
 from service.schemas.constraint import ConstraintObject
 from service.schemas.policy import PolicyRequest, ResolvedPolicy
 
 _SAMPLING = field_docs(Sampling)
 
 
-class CanvasRequest(Request):
+class CanvasBody(Request):
     """A canvas to be decoded: what it is asked for, its shape, and how tokens are drawn."""
 
     prompt: str = Field("", max_length=MAX_PROMPT_CHARACTERS)
@@ -49,7 +58,7 @@ class CanvasRequest(Request):
     """Sample i is decoded with seed + i; null draws one. The seeds used are in the response."""
 
 
-class GenerateRequest(CanvasRequest):
+class GenerateRequest(CanvasBody):
     """One or more texts (samples) from a prompt, a constraint, or both."""
 
     n: int = Field(1, ge=1, le=MAX_CANVAS)

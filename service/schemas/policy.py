@@ -10,16 +10,16 @@ from typing import Annotated, Any, Final
 from pydantic import Field, WithJsonSchema
 
 from decoding.models.protocol import ReuseMode
-from decoding.policy import decoding_policy as policies
-from decoding.policy.decoding_policy import MAX_GUIDANCE_SCALE, GateSource, OnFallback, Preset
+from decoding.policy import gate as gate_policy
+from decoding.policy.decoding_policy import MAX_GUIDANCE_SCALE, DecodingPolicy, OnFallback, Preset
+from decoding.policy.gate import GateSource
 from decoding.policy.repair import END, MAX_ROLLOUTS, MAX_ROUNDS, Repair, Selector
 from decoding.request.validation import MAX_STEPS
-from decoding.sampling.commit_order import GUIDED_ORDERS
-from service.fielddocs import field_docs
-from service.schemas.base import MAX_CANVAS, Reply, Request, choices
+from decoding.sampling.commit_order import order_names
+from service.schemas.base import MAX_CANVAS, Reply, Request, choices, field_docs
 
-_POLICY = field_docs(policies.DecodingPolicy)
-_GATE = field_docs(policies.GateSettings)
+_POLICY = field_docs(DecodingPolicy)
+_GATE = field_docs(gate_policy.GateSettings)
 _REPAIR = field_docs(Repair)
 PEAK: Final = "peak"
 _FRACTION: Final = {"type": "number", "minimum": 0, "maximum": 1}
@@ -65,7 +65,7 @@ class PolicyRequest(Request):
     order: str | None = Field(
         None,
         description=_POLICY["order"],
-        json_schema_extra={"anyOf": [choices("confidence", "random", *GUIDED_ORDERS), {"type": "null"}]},
+        json_schema_extra={"anyOf": [choices(*order_names()), {"type": "null"}]},
     )
     boost_threshold: float | None = Field(None, ge=0, le=1, description=_POLICY["boost_threshold"])
     gate: GateRequest | None = None

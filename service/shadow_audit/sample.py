@@ -15,7 +15,8 @@ from decoding.engine.handle import Handle
 from decoding.engine.rollouts import continuations
 from decoding.gates.protocol import Decision, Gate, GateView
 from decoding.models.protocol import DenoisingModel
-from decoding.policy.decoding_policy import DecodingPolicy, GateSettings
+from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.policy.gate import GateSettings
 from decoding.records.trace import Trace
 from decoding.request.canvas import CanvasState
 from decoding.request.job import Job, Sampling, regime_of

@@ -15,12 +15,13 @@ from decoding.engine.engine import Engine
 from decoding.engine.rollouts import continuations, run_all
 from decoding.engine.runner import Runner
 from decoding.engine.scheduler import Scheduler
-from decoding.gates.protocol import DrainedGate
+from decoding.gates.builtin import DrainedGate
 from decoding.models.bert_mini.network import MiniModel
-from decoding.policy.decoding_policy import GateSettings, step_at
+from decoding.policy.gate import GateSettings
 from decoding.records.ledger import BRANCHES, PURPOSES, Ledger
 from decoding.request.canvas import CanvasState
 from decoding.request.job import Job, Sampling
+from decoding.sampling.block_schedule import step_at
 from tests.decoding.tiny import ends_early_model, job, tiny_model
 
 MODEL = tiny_model()

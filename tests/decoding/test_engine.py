@@ -10,9 +10,9 @@ from decoding.engine.engine import Engine
 from decoding.engine.handle import Handle
 from decoding.engine.runner import Runner
 from decoding.models.bert_mini.network import MiniModel
-from decoding.policy.decoding_policy import step_at
 from decoding.request.canvas import CanvasState
 from decoding.request.job import Sampling
+from decoding.sampling.block_schedule import step_at
 from tests.decoding.tiny import job
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from decoding.engine.engine import Engine
-from decoding.gates.protocol import BuiltinGates, Decision, DrainedGate, GateView
+from decoding.gates.builtin import BuiltinGates, DrainedGate
+from decoding.gates.protocol import Decision, GateView
 from decoding.models.bert_mini.network import MiniModel
-from decoding.policy.decoding_policy import GateSettings
+from decoding.policy.gate import GateSettings
 from decoding.request.job import regime_of
 from tests.decoding.tiny import job
 

@@ -11,9 +11,11 @@ from decoding.constraints import parse
 from decoding.engine.engine import Engine
 from decoding.engine.handle import DecodingResult
 from decoding.engine.runner import Runner
-from decoding.gates.protocol import DrainedGate
+from decoding.gates.builtin import DrainedGate
 from decoding.models.bert_mini.network import MiniModel
-from decoding.policy.decoding_policy import GateSettings, PolicyError, resolve_policy
+from decoding.policy.decoding_policy import PolicyError
+from decoding.policy.gate import GateSettings
+from decoding.policy.presets import resolve_policy
 from decoding.request.job import Attempt, Job, Sampling
 from tests.decoding.tiny import ends_early_model, job
 

@@ -10,15 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from decoding.sampling.commit_order import (
-    BOOST_CONFIDENCE,
-    GUIDANCE_BOOST,
-    MARGIN,
-    NEG_ENTROPY,
-    PROBABILITY,
-    commit_count,
-    ranked,
-)
+from decoding.sampling.commit_order import CONFIDENCE_KINDS, ORDERS, commit_count, ranked
 from decoding.sampling.kernel import candidates, inverse_cdf, nucleus, tilt
 
 M, V, MASK = 6, 11, 0
@@ -176,11 +168,11 @@ def test_orders_rank_by_their_statistic_with_ties_by_position() -> None:
     positions = torch.tensor([5, 4, 3, 2, 1, 0])
     u = torch.zeros(M)
     for order, values in (
-        (PROBABILITY, found.probability),
-        (MARGIN, found.margin),
-        (NEG_ENTROPY, -found.entropy),
-        (GUIDANCE_BOOST, found.boost),
-        (BOOST_CONFIDENCE, found.boost * found.probability),
+        (CONFIDENCE_KINDS["probability"], found.probability),
+        (CONFIDENCE_KINDS["margin"], found.margin),
+        (CONFIDENCE_KINDS["neg_entropy"], -found.entropy),
+        (ORDERS["guidance_boost"], found.boost),
+        (ORDERS["boost_confidence"], found.boost * found.probability),
     ):
         sequence = ranked(order.score(found, u), positions)
         assert torch.equal(values[sequence], values.sort(descending=True).values)

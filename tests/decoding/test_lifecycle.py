@@ -14,7 +14,7 @@ from decoding.engine.engine import Engine, EngineClosedError
 from decoding.engine.handle import DecodingError
 from decoding.engine.runner import Runner
 from decoding.engine.scheduler import QueueFullError, Scheduler
-from decoding.gates.protocol import NeverGate
+from decoding.gates.builtin import NeverGate
 from decoding.models.bert_mini.network import MiniModel
 from decoding.request.job import Job, Sampling
 from decoding.request.validation import JobError

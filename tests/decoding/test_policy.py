@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from decoding.policy.checks import PolicyError
-from decoding.policy.decoding_policy import GATE_FIELDS, PRESETS, GateSettings, resolve_policy
+from decoding.policy.decoding_policy import PRESETS
+from decoding.policy.gate import GATE_FIELDS, GateSettings
+from decoding.policy.presets import resolve_policy
 
 
 def test_presets() -> None:

@@ -11,11 +11,13 @@ from decoding.engine.engine import Engine
 from decoding.engine.runner import Runner
 from decoding.engine.scheduler import Scheduler
 from decoding.models.bert_mini.network import MiniModel
-from decoding.policy.decoding_policy import resolve_policy, step_at
+from decoding.policy.presets import resolve_policy
 from decoding.policy.repair import ROLLOUT_SELECTORS, SELECTORS, Repair
 from decoding.records.events import ReopenEvent
 from decoding.request.job import Attempt, Job, Sampling
+from decoding.request.row_estimates import most_rows
 from decoding.request.validation import JobError
+from decoding.sampling.block_schedule import step_at
 from tests.decoding.repairing import ALWAYS, NEVER, Letters, decode, hard_predicate, repaired
 from tests.decoding.tiny import job
 
@@ -55,7 +57,7 @@ def test_every_reopened_position_is_committed_again(
         assert sorted(committed) == sorted(masked)
         assert {stats.round for stats in found.state.trace.steps} == {found.round}
         assert {stats.phase for stats in found.state.trace.steps} == {"guided"}
-    assert outcome.ledger.total <= asked.estimated_rows == handle.estimated_rows
+    assert outcome.ledger.total <= most_rows(asked) == handle.estimated_rows
 
 
 def test_rounds_at_the_end_cost_two_rows_a_reopened_position(engine: Engine, model: MiniModel) -> None:
@@ -63,7 +65,7 @@ def test_rounds_at_the_end_cost_two_rows_a_reopened_position(engine: Engine, mod
     assert [len(found.reopened) for found in outcome.passes] == [0, 4, 4, 4]
     assert outcome.ledger.of(purpose="generate") == 24
     assert outcome.ledger.of(purpose="repair") == outcome.ledger.total - 24 == 3 * 2 * 4
-    assert outcome.job.estimated_rows == 48
+    assert most_rows(outcome.job) == 48
 
 
 @pytest.mark.parametrize("selector", ROLLOUT_SELECTORS)
@@ -125,7 +127,7 @@ def test_budget_bounds_everything_after_the_first_pass(engine: Engine, model: Mi
         (outcome,) = decode(engine, asked)
         assert len(outcome.passes) == 1 + rounds
         assert outcome.ledger.total <= budget
-        assert asked.estimated_rows == min(budget, 24 + 5 * 8)
+        assert most_rows(asked) == min(budget, 24 + 5 * 8)
     with pytest.raises(JobError) as error:
         engine.submit(repaired(model, policy={"budget_rows": 23}))
     assert error.value.param == "policy.budget_rows"

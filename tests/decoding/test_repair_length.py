@@ -15,6 +15,7 @@ from decoding.repair.length_repair import shift_tail, words_missing
 from decoding.repair.passes import finished
 from decoding.repair.selectors import RepairContext
 from decoding.request.canvas import CanvasState
+from decoding.request.row_estimates import most_rows
 from tests.decoding.repairing import Letters, decode, repaired
 from tests.decoding.tiny import job
 
@@ -79,4 +80,4 @@ def test_a_text_of_the_wrong_length_is_repaired_whole(engine: Engine, model: Min
             assert masked == found.reopened
             assert len(masked) <= 3
             assert model.spec.mask_id not in found.tokens
-        assert outcome.ledger.total <= outcome.job.estimated_rows
+        assert outcome.ledger.total <= most_rows(outcome.job)

@@ -14,7 +14,8 @@ from decoding.engine.handle import DecodingError, Handle
 from decoding.engine.runner import Runner
 from decoding.engine.scheduler import QueueFullError, Scheduler
 from decoding.models.bert_mini.network import MiniModel
-from decoding.policy.decoding_policy import PolicyError, resolve_policy
+from decoding.policy.decoding_policy import PolicyError
+from decoding.policy.presets import resolve_policy
 from decoding.policy.repair import SELECTORS, Repair
 from decoding.request.job import Attempt
 from decoding.request.validation import JobError

@@ -13,11 +13,13 @@ from decoding.engine.engine import Engine
 from decoding.engine.handle import DecodingResult
 from decoding.engine.rollouts import continuations
 from decoding.engine.runner import Runner
-from decoding.gates.protocol import DrainedGate
+from decoding.gates.builtin import DrainedGate
 from decoding.models.bert_mini.network import MiniModel
 from decoding.models.protocol import KVCache, ReuseMode, ReuseRow
 from decoding.policy.checks import PolicyError
-from decoding.policy.decoding_policy import DecodingPolicy, GateSettings, resolve_policy
+from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.policy.gate import GateSettings
+from decoding.policy.presets import resolve_policy
 from decoding.request.job import Job, regime_of
 from decoding.request.validation import JobError
 from tests.decoding.tiny import job, tiny_model

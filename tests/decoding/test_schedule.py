@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoding.policy.decoding_policy import step_at
-from decoding.sampling.block_schedule import BlockSchedule, check_blocks
+from decoding.sampling.block_schedule import BlockSchedule, check_blocks, step_at
 from gate_models.committor.choices import FREEZE_GRID
 
 

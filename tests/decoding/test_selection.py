@@ -8,11 +8,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoding.sampling.commit_order import GUIDANCE_BOOST, PROBABILITY, Order
+from decoding.sampling.commit_order import CONFIDENCE_KINDS, ORDERS, Order
 from decoding.sampling.kernel import Candidates
 from decoding.sampling.selection import Limits, in_margins, inside_words, select
 
 MASK = 99
+
+BOOST, PROBABILITY = ORDERS["guidance_boost"], CONFIDENCE_KINDS["probability"]
 
 
 def candidates(tokens: list[int], boost: list[float]) -> Candidates:
@@ -36,7 +38,7 @@ def test_boosted_tokens_are_committed_once_each_between_schedule_and_width(data:
         candidates(tokens, boost),
         every,
         every,
-        order=GUIDANCE_BOOST,
+        order=BOOST,
         uniforms=torch.zeros(size),
         limits=limits,
         canvas=canvas,
@@ -75,15 +77,15 @@ def chosen_of(
 
 
 def test_a_started_word_goes_before_a_larger_boost_but_only_in_guided_orders() -> None:
-    assert chosen_of(GUIDANCE_BOOST, [0.9, 0.1, 0.5], started=(1,)) == [1]
+    assert chosen_of(BOOST, [0.9, 0.1, 0.5], started=(1,)) == [1]
     assert chosen_of(PROBABILITY, [0.9, 0.1, 0.5], started=(1,)) == [0]
 
 
 def test_ends_of_the_canvas_go_last_but_for_started_words_and_only_in_guided_orders() -> None:
     boost, margin = [0.9, -0.2, 0.5, 0.7], (0, 3)
-    assert chosen_of(GUIDANCE_BOOST, boost, margin=margin) == [2]
-    assert chosen_of(GUIDANCE_BOOST, boost, 3, margin=margin) == [0, 1, 2]
-    assert chosen_of(GUIDANCE_BOOST, boost, started=(3,), margin=margin) == [3]
+    assert chosen_of(BOOST, boost, margin=margin) == [2]
+    assert chosen_of(BOOST, boost, 3, margin=margin) == [0, 1, 2]
+    assert chosen_of(BOOST, boost, started=(3,), margin=margin) == [3]
     assert chosen_of(PROBABILITY, boost, margin=margin) == [0]
 
 

@@ -7,11 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from decoding.gates.protocol import FractionGate, Gate, NeverGate
+from decoding.gates.builtin import FractionGate, NeverGate
+from decoding.gates.protocol import Gate
 from decoding.models.bert_mini.network import BertMini, BertMiniConfig, MiniModel
 from decoding.models.bert_mini.vocabulary import EOT, MASK, SPECIAL, build_tokenizer, token_id
 from decoding.models.protocol import ModelSpec
-from decoding.policy.decoding_policy import resolve_policy
+from decoding.policy.presets import resolve_policy
 from decoding.request.job import Job, Sampling
 from decoding.sampling.noise import NoiseKey
 
@@ -78,9 +79,9 @@ def job(
     """A job on `model`; `fraction` hands off there."""
     given = dict(policy or {})
     if fraction is not None:
-        from decoding.policy import decoding_policy as policies
+        from decoding.policy.gate import GateSettings
 
-        given.setdefault("gate", policies.GateSettings("fraction", fraction=fraction))
+        given.setdefault("gate", GateSettings("fraction", fraction=fraction))
         gate = FractionGate(fraction)
     return Job(
         prompt_ids=tuple(model.codec.encode_prompt(prompt)),

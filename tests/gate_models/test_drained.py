@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 
 from decoding.engine.engine import Engine
-from decoding.gates.protocol import DrainedGate, FractionGate, Regime
-from decoding.policy.decoding_policy import GATE_DEFAULTS, GateSettings, PolicyError, resolve_policy
+from decoding.gates.builtin import DrainedGate, FractionGate
+from decoding.gates.protocol import Regime
+from decoding.policy.decoding_policy import PolicyError
+from decoding.policy.gate import GATE_DEFAULTS, GateSettings
+from decoding.policy.presets import resolve_policy
 from gate_models.gates.constant import ConstantCut, ConstantGates
 from gate_models.gates.drained import MEASURED, DrainedGates, DrainedThreshold, read_thresholds, write_thresholds
 from gate_models.offline.benchmarks.splits import split_of

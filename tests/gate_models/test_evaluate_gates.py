@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from decoding.gates.protocol import NeverGate
+from decoding.gates.builtin import NeverGate
 from decoding.models.bert_mini.network import MiniModel
-from decoding.policy.decoding_policy import GateSettings
+from decoding.policy.gate import GateSettings
 from gate_models.features.argmax_fill import Reader
 from gate_models.gates.bundle import GateBundle
 from gate_models.gates.calibrated import shipped_file

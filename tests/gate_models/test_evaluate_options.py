@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from decoding.gates.protocol import DrainedGate, NeverGate
+from decoding.gates.builtin import DrainedGate, NeverGate
 from decoding.models.bert_mini.network import MiniModel
 from decoding.models.registry import load_model
 from decoding.request.job import regime_of

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from decoding.engine.engine import Engine
-from decoding.gates.protocol import DrainedGate, FractionGate, NeverGate
-from decoding.policy.decoding_policy import GateSettings, resolve_policy
+from decoding.gates.builtin import DrainedGate, FractionGate, NeverGate
+from decoding.policy.gate import GateSettings
+from decoding.policy.presets import resolve_policy
 from gate_models.features.argmax_fill import Reader
 from gate_models.gates.learned import PolicyGate, RawGate, ValueGate
 from gate_models.offline.benchmarks.tasks import TaskPrompt

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from decoding.models.registry import load_model
-from decoding.policy.decoding_policy import GateSettings
+from decoding.policy.gate import GateSettings
 from gate_models.features import vector
 from gate_models.features.argmax_fill import Reader
 from gate_models.gates import artifact

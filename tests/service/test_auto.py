@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from decoding.gates.protocol import BuiltinGates
+from decoding.gates.builtin import BuiltinGates
 from gate_models.offline.benchmarks.tasks import load_task
 from gate_models.policies.cascade import AttemptOrder, Cascades, read_cascades, shipped_path
 from gate_models.policies.family_gates import needs_family, shipped_gates

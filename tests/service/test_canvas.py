@@ -8,6 +8,7 @@ from decoding.constraints import FAMILIES, parse
 from decoding.models.registry import load_model
 from gate_models.offline.benchmarks.tasks import load_task
 from service.generation.canvas import ROOMY, fitting_canvas, needed_tokens
+from service.generation.request import CanvasRequest
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def test_a_family_gets_the_canvas_that_its_gates_are_measured_on(model, family):
         return
     for prompt in prompts:
         constraint = parse(prompt.constraint)
-        canvas = fitting_canvas(None, None, None, None, constraint, model.codec, model.spec)
+        canvas = fitting_canvas(CanvasRequest(), constraint, model.codec, model.spec)
         if needed_tokens(constraint, model.codec) <= ROOMY * prompt.gen_length:
             assert (canvas.gen_length, canvas.steps) == (prompt.gen_length, prompt.steps)
             fitted += 1
@@ -37,6 +38,6 @@ def test_a_constraint_that_fills_its_family_s_canvas_gets_more(model):
     words = [f"word{index}long" for index in range(3)]
     constraint = parse({"type": "keywords", "keywords": words})
     needed = needed_tokens(constraint, model.codec)
-    canvas = fitting_canvas(None, None, None, None, constraint, model.codec, model.spec)
+    canvas = fitting_canvas(CanvasRequest(), constraint, model.codec, model.spec)
     assert needed > ROOMY * model.spec.default_canvas or canvas.gen_length == model.spec.default_canvas
     assert canvas.gen_length >= needed / ROOMY

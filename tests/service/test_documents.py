@@ -11,7 +11,8 @@ import pytest
 
 from decoding.constraints import FAMILIES, catalogue
 from decoding.gates.protocol import Decision
-from decoding.policy import decoding_policy as policies
+from decoding.policy import gate as gate_policy
+from decoding.policy.decoding_policy import PRESETS, DecodingPolicy
 from decoding.policy.repair import Repair
 from decoding.records.events import ReopenEvent, StepEvent
 from gate_models.gates import artifact
@@ -46,9 +47,9 @@ def test_the_committed_document_is_current():
 
 
 def test_policy_fields_follow_the_decoder():
-    assert set(PolicyRequest.model_fields) == names(policies.DecodingPolicy)
-    assert set(ResolvedPolicy.model_fields) == names(policies.DecodingPolicy)
-    assert set(GateRequest.model_fields) == set(GateSettings.model_fields) == names(policies.GateSettings)
+    assert set(PolicyRequest.model_fields) == names(DecodingPolicy)
+    assert set(ResolvedPolicy.model_fields) == names(DecodingPolicy)
+    assert set(GateRequest.model_fields) == set(GateSettings.model_fields) == names(gate_policy.GateSettings)
     assert set(RepairRequest.model_fields) == set(RepairSettings.model_fields) == names(Repair)
     assert set(ReopenEventReply.model_fields) == names(ReopenEvent) | {"index", "pieces"}
     assert {"predicted_horizon", "handoff_fate", "fate_confidence"} <= names(Decision) & set(GateResult.model_fields)
@@ -91,7 +92,7 @@ def test_errors_are_documented(document):
 
 def test_nothing_is_listed_that_does_not_work(server):
     presets = [entry["preset"] for entry in server.client.get("/v1/policies").json()["data"]]
-    assert presets == list(policies.PRESETS)
+    assert presets == list(PRESETS)
     for name in presets:
         body = {"constraint": {"type": "no_comma"}, "gen_length": 8, "policy": {"preset": name}}
         assert server.generate(body)["policy"]["preset"] == name
@@ -134,7 +135,7 @@ def test_gates_and_models(server):
 
 def test_policies_list_their_gate_settings(server):
     sources = {entry["source"]: entry for entry in server.client.get("/v1/policies").json()["gate_sources"]}
-    assert set(sources) == set(policies.GATE_SOURCES)
+    assert set(sources) == set(gate_policy.GATE_SOURCES)
     assert sources["risk"]["defaults"] == {"margin": 0.03, "confidence": 0.95}
     assert sources["drained"]["learned"] is False
     assert sources["drained"]["fields"] == ["threshold", "margin", "recheck"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from decoding.constraints import catalogue
 from decoding.policy.decoding_policy import PRESETS, REUSE_MODES
 from decoding.policy.repair import SELECTORS
-from decoding.sampling.commit_order import GUIDED_ORDERS
+from decoding.sampling.commit_order import order_names
 from service.schemas.generate import GenerateRequest
 from service.schemas.policy import GateRequest, PolicyRequest, RepairRequest
 from tests.service.process import error_of
@@ -60,7 +60,7 @@ POLICIES = fields_of(
     preset=st.sampled_from(PRESETS),
     gate=GATES,
     guidance_scale=st.floats(0, 20),
-    order=st.sampled_from(["confidence", "random", *GUIDED_ORDERS]),
+    order=st.sampled_from(order_names()),
     boost_threshold=st.floats(0, 1),
     tail_width=st.integers(1, 8),
     tail_threshold=st.floats(0, 1),

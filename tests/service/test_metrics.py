@@ -9,11 +9,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from decoding.engine.engine import Engine
-from decoding.gates.protocol import BuiltinGates
-from service.bridge import Bridge
+from decoding.gates.builtin import BuiltinGates
 from service.config.settings import Settings
 from service.generation import replies
-from service.generation.generation import Generation
+from service.generation.generation import Bridge, Generation
 from service.generation.prepare import prepare
 from service.metrics import definitions as define
 from service.metrics.recorder import Metrics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from decoding.gates.protocol import BuiltinGates
+from decoding.gates.builtin import BuiltinGates
 from decoding.models.registry import load_model
 from decoding.request.job import regime_of
 from service.committor.horizons import HorizonStore, Measured

@@ -6,7 +6,8 @@ import pytest
 from sqlalchemy import update
 
 from decoding.gates.protocol import GateView
-from decoding.policy.decoding_policy import GateSettings, resolve_policy
+from decoding.policy.gate import GateSettings
+from decoding.policy.presets import resolve_policy
 from decoding.request.job import Job, Sampling, regime_of
 from decoding.sampling.noise import NoiseKey
 from service.committor.horizons import CallerHorizons, HorizonStore, Measured, RecordedGate

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from decoding.engine.rollouts import continuations
-from decoding.gates.protocol import NeverGate
+from decoding.gates.builtin import NeverGate
 from gate_models.committor.horizon import state_at
 from service.shadow_audit.audit import chosen_samples
 from service.shadow_audit.sample import job_of, recipe_of, satisfied, would_hand_off

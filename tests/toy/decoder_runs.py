@@ -14,8 +14,9 @@ from decoding.engine.engine import Engine
 from decoding.engine.handle import DecodingResult, Handle
 from decoding.engine.runner import Runner
 from decoding.engine.scheduler import Scheduler
-from decoding.gates import protocol
-from decoding.policy.decoding_policy import DecodingPolicy, GateSettings
+from decoding.gates.builtin import FractionGate, NeverGate
+from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.policy.gate import GateSettings
 from decoding.request.job import Job, Sampling
 from decoding.sampling.commit_order import Order
 from decoding.sampling.kernel import Candidates
@@ -78,7 +79,7 @@ def job_of(
 ) -> Job:
     """A job that decodes the toy from the empty canvas."""
     policy = policy_of(rules, handoff)
-    gate = protocol.NeverGate() if policy.gate.fraction is None else protocol.FractionGate(policy.gate.fraction)
+    gate = NeverGate() if policy.gate.fraction is None else FractionGate(policy.gate.fraction)
     return Job(
         prompt_ids=PROMPT,
         gen_length=tables.canvas.length,

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from decoding.engine.engine import Engine
-from decoding.gates import protocol
+from decoding.gates.builtin import DrainedGate
 from decoding.sampling import commit_order
 from gate_models.offline.toy.exact_committor import ExactToy
 from gate_models.offline.toy.exact_step import Rules, distributions
@@ -159,7 +159,7 @@ def test_drained_gate_follows_its_exact_law() -> None:
     exact = exact_of(tables, rules)
     engine: Engine = engine_of(tables)
     job = job_of(tables, rules, 1)
-    gate = protocol.DrainedGate(threshold)
+    gate = DrainedGate(threshold)
     jobs = [replace(job, gate=gate, noise=replace(job.noise, rollout=i)) for i in range(RUNS)]
     outcomes = finish(engine, engine.submit_all(jobs))
     stops = drained_stops(exact, threshold)

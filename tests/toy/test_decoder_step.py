@@ -87,7 +87,7 @@ class ScriptedNoise:
 @pytest.fixture(autouse=True)
 def _theory_orders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(commit_order.CONFIDENCE_KINDS, "position", POSITION)
-    monkeypatch.setitem(commit_order.GUIDED_ORDERS, "base_probability", BASE_PROBABILITY)
+    monkeypatch.setitem(commit_order.ORDERS, "base_probability", BASE_PROBABILITY)
 
 
 def intervals(law: StepLaw, found: Distributions) -> tuple[torch.Tensor, torch.Tensor]:

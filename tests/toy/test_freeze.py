@@ -11,7 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from decoding.gates.protocol import NeverGate
+from decoding.gates.builtin import NeverGate
 from gate_models.committor.committor import BASE, GUIDED, Committor, cell_jobs, collect
 from gate_models.committor.fates import handoff_fate, persistent_point
 from gate_models.committor.horizon import (

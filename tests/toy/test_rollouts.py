@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from decoding.engine.rollouts import continuations, run_all
-from decoding.policy.decoding_policy import DecodingPolicy, GateSettings
+from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.policy.gate import GateSettings
 from decoding.sampling import commit_order
 from decoding.sampling.block_schedule import BlockSchedule
 from gate_models.offline.toy.exact_committor import ExactToy

@@ -31,8 +31,8 @@ from decoding.models.bert_mini import int8
 from decoding.models.compute import compute_mode
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import DTYPES, load_model
-from decoding.policy.decoding_policy import step_at
 from decoding.request.job import Job
+from decoding.sampling.block_schedule import step_at
 from decoding.sampling.noise import NoiseKey
 from gate_models.offline.bench.sequential_baseline import decode_sequentially
 from gate_models.offline.bench.settings import BenchSettings

@@ -22,6 +22,7 @@ class BenchSettings:
     repeats: int = 3
     """Rounds; the median counts."""
     seed: int = 0
+    """Seed of every text."""
 
     def __post_init__(self) -> None:
         if not self.concurrency or min(self.concurrency) < 1:

@@ -17,7 +17,7 @@ from decoding.engine.scheduler import Scheduler
 from decoding.models.compute import compute_mode
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.policy.decoding_policy import resolve_policy
+from decoding.policy.presets import resolve_policy
 from decoding.records.trace import Trace
 from decoding.request.job import Job, Sampling
 from decoding.sampling.noise import NoiseKey

@@ -24,11 +24,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from decoding.gates.protocol import DrainedGate, Regime
+from decoding.gates.builtin import DrainedGate
+from decoding.gates.protocol import Regime
 from decoding.models.compute import compute_mode
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.policy.decoding_policy import GateSettings
+from decoding.policy.gate import GateSettings
 from decoding.request.job import regime_of
 from gate_models.gates.drained import DrainedThreshold, read_thresholds, write_thresholds
 from gate_models.offline.benchmarks.splits import split_of

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from decoding.constraints import parse
-from decoding.gates.protocol import GateResolution, NeverGate
+from decoding.gates.builtin import NeverGate
+from decoding.gates.protocol import GateResolution
 from decoding.models.protocol import DenoisingModel
 from decoding.request.job import Attempt, Job, Sampling, regime_of
 from decoding.sampling.noise import NoiseKey

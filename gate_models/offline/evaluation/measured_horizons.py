@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 
-from decoding.gates.protocol import FractionGate, Gate, NeverGate, Regime
+from decoding.gates.builtin import FractionGate, NeverGate
+from decoding.gates.protocol import Gate, Regime
 from gate_models.gates.calibrated import differences
 from gate_models.offline.benchmarks.tasks import TaskPrompt
 from gate_models.offline.census.labels import labels_of

@@ -9,8 +9,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from decoding.gates.protocol import BuiltinGates, Gate, NeverGate
-from decoding.policy.decoding_policy import GateSettings, step_at
+from decoding.gates.builtin import BuiltinGates, NeverGate
+from decoding.gates.protocol import Gate
+from decoding.policy.gate import GateSettings
+from decoding.sampling.block_schedule import step_at
 from gate_models.features.argmax_fill import Reader
 from gate_models.forest.heads import TAU, FateHeadEstimator, OrdinalHead
 from gate_models.forest.value_head import PRICES

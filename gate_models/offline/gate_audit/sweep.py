@@ -21,11 +21,14 @@ from decoding.engine.engine import Engine
 from decoding.engine.handle import Handle
 from decoding.engine.rollouts import continuations
 from decoding.engine.scheduler import Scheduler
-from decoding.gates.protocol import DrainedGate, Regime
+from decoding.gates.builtin import DrainedGate
+from decoding.gates.protocol import Regime
 from decoding.models.protocol import DenoisingModel
-from decoding.policy.decoding_policy import GateSettings, resolve_policy, step_at
+from decoding.policy.gate import GateSettings
+from decoding.policy.presets import resolve_policy
 from decoding.records.trace import Trace
 from decoding.request.job import Job, Record, Sampling, regime_of
+from decoding.sampling.block_schedule import step_at
 from decoding.sampling.noise import NoiseKey
 from gate_models.committor.choices import FREEZE_GRID
 from gate_models.features.prefix import view_before

@@ -18,10 +18,12 @@ from decoding.constraints import parse
 from decoding.engine.engine import Engine
 from decoding.engine.rollouts import continuations
 from decoding.engine.scheduler import Scheduler
-from decoding.gates.protocol import FractionGate
+from decoding.gates.builtin import FractionGate
 from decoding.models.protocol import DenoisingModel
-from decoding.policy.decoding_policy import GateSettings, resolve_policy, step_at
+from decoding.policy.gate import GateSettings
+from decoding.policy.presets import resolve_policy
 from decoding.request.job import Job, regime_of
+from decoding.sampling.block_schedule import step_at
 from decoding.sampling.noise import NoiseKey
 from gate_models.gates.constant import ConstantCut, earliest_safe
 from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from decoding.policy.decoding_policy import step_at
+from decoding.sampling.block_schedule import step_at
 from gate_models.committor.horizon import ensemble_horizon
 from gate_models.offline.order_study.points import Group, Point, Setting
 from gate_models.policies.names import parse_policy

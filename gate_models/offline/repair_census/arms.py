@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from decoding.constraints.base import Constraint
 from decoding.engine.handle import DecodingResult
-from decoding.gates.protocol import NeverGate
+from decoding.gates.builtin import NeverGate
 from decoding.models.protocol import DenoisingModel
-from decoding.policy.decoding_policy import GateSettings
+from decoding.policy.gate import GateSettings
 from decoding.policy.repair import Repair, Selector
 from decoding.repair.keyword_argmax import open_positions, probe, probe_job
 from decoding.repair.passes import DecodedText

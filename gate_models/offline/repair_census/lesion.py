@@ -17,11 +17,11 @@ import torch
 
 from decoding.constraints import Keywords, parse
 from decoding.engine.handle import DecodingResult
-from decoding.gates.protocol import NeverGate
+from decoding.gates.builtin import NeverGate
 from decoding.models.protocol import DenoisingModel
-from decoding.policy.decoding_policy import step_at
 from decoding.repair.rounds import Anchor, base_policy, guided_policy, start_of
 from decoding.request.job import Job
+from decoding.sampling.block_schedule import step_at
 from gate_models.offline.repair_census.arms import anchor_at
 
 AT: float = 0.5

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from decoding.constraints import parse
 from decoding.models.protocol import DenoisingModel
-from decoding.policy.decoding_policy import resolve_policy
+from decoding.policy.presets import resolve_policy
 from decoding.policy.repair import SELECTORS, Selector
 from decoding.request.job import Job
 from decoding.sampling.noise import NoiseKey

@@ -6,7 +6,7 @@ from decoding.constraints import parse
 from decoding.engine.engine import Engine
 from decoding.models.bert_mini.vocabulary import CAP, MARKERS, MASK, PAD, UNK, UPPER
 from decoding.models.registry import load_model
-from decoding.policy.decoding_policy import resolve_policy
+from decoding.policy.presets import resolve_policy
 from decoding.request.job import Job
 from decoding.sampling.noise import NoiseKey
 

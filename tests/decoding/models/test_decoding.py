@@ -12,12 +12,14 @@ import torch
 from decoding.engine.engine import Engine
 from decoding.engine.handle import DecodingError
 from decoding.engine.runner import Runner
-from decoding.gates.protocol import DrainedGate, FractionGate, Gate, NeverGate
+from decoding.gates.builtin import DrainedGate, FractionGate, NeverGate
+from decoding.gates.protocol import Gate
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
 from decoding.models.tools.make_random import Arch
 from decoding.models.transformer.adapter import TransformerModel
-from decoding.policy.decoding_policy import DecodingPolicy, GateSettings
+from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.policy.gate import GateSettings
 from decoding.request.job import Job, Sampling
 from decoding.sampling.noise import NoiseKey
 from tests.decoding.models.reference import Reference

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from decoding.gates.protocol import FractionGate, NeverGate, Regime
-from decoding.policy.decoding_policy import GateSettings
+from decoding.gates.builtin import FractionGate, NeverGate
+from decoding.gates.protocol import Regime
+from decoding.policy.gate import GateSettings
 from gate_models.gates.constant import ConstantCut, ConstantGates, earliest_safe, read_cuts, write_cuts
 from gate_models.offline.benchmarks.tasks import load_task
 from gate_models.offline.gate_training.calibrate_constant import _job

@@ -7,9 +7,11 @@ import dataclasses
 import pytest
 
 from decoding.engine.engine import Engine
-from decoding.gates.protocol import FractionGate
-from decoding.policy.decoding_policy import GateSettings, resolve_policy, step_at
+from decoding.gates.builtin import FractionGate
+from decoding.policy.gate import GateSettings
+from decoding.policy.presets import resolve_policy
 from decoding.request.job import regime_of
+from decoding.sampling.block_schedule import step_at
 from gate_models.features.argmax_fill import Reader
 from gate_models.gates import artifact
 from gate_models.gates.constant import ConstantCut, ConstantGates

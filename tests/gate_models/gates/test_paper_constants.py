@@ -10,8 +10,9 @@ from decoding.constraints import FAMILIES
 from decoding.engine.engine import Engine
 from decoding.models.registry import load_model
 from decoding.models.tools.make_random import make_random
-from decoding.policy.decoding_policy import GateSettings, step_at
+from decoding.policy.gate import GateSettings
 from decoding.request.job import regime_of
+from decoding.sampling.block_schedule import step_at
 from gate_models.gates.constant import ConstantGates, version_of
 from gate_models.gates.paper_constants import SOURCE, is_llada_instruct, paper_constants
 from tests.decoding.tiny import job, tiny_model

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from decoding.gates.protocol import FractionGate, GateResolution, Regime
-from decoding.policy.decoding_policy import GateSettings
+from decoding.gates.builtin import FractionGate
+from decoding.gates.protocol import GateResolution, Regime
+from decoding.policy.gate import GateSettings
 from decoding.request.job import Job, Record
 from decoding.request.row_estimates import most_rows
 from gate_models.offline.benchmarks.tasks import load_task

@@ -1,0 +1,181 @@
+"""A request becomes a decoding job, without its gate: /generate, /committor and the OpenAI routes all pass here."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Any
+
+from decoding.constraints import Constraint, parse
+from decoding.models.protocol import DenoisingModel, ModelSpec
+from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.policy.gate import GateSettings
+from decoding.policy.presets import resolve_policy
+from decoding.request.job import Job, Sampling
+from decoding.request.row_estimates import most_rows, selection_rows
+from decoding.request.validation import check_job
+from decoding.sampling.noise import NoiseKey
+from service.config.settings import Settings
+from service.generation.canvas import fitting_canvas
+from service.generation.repair_anchor import repair_of
+from service.generation.request import CanvasRequest
+from service.http.errors import ApiError, invalid
+from service.schemas.base import MAX_SEED, MAX_TRACE_STEPS
+from service.schemas.policy import PolicyRequest
+
+
+def job_of(request: CanvasRequest, model: DenoisingModel, settings: Settings) -> Job:
+    """The job of the request's first sample, without a gate; sample i differs in its seed, which is i higher.
+
+    Raises `ApiError`, `PolicyError` or `ConstraintError`, each naming the field at fault. Tokenizes: keep it off the
+    event loop.
+    """
+    constraint = None if request.constraint is None else parse(request.constraint)
+    family = _family(request.family, constraint)
+    canvas = fitting_canvas(request, constraint, model.codec, model.spec)
+    _check_size(request, canvas.gen_length, settings)
+    policy = resolve_policy(
+        (request.policy and request.policy.preset) or "handoff",
+        _given(request.policy),
+        gen_length=canvas.gen_length,
+        canvas_field=request.names.gen_length,
+    )
+    _check_used(request, policy)
+    return Job(
+        noise=NoiseKey(_seed(request)),
+        prompt_ids=_prompt_ids(request, constraint, model),
+        gen_length=canvas.gen_length,
+        steps=canvas.steps,
+        policy=policy,
+        sampling=Sampling(
+            temperature=request.temperature,
+            top_p=1.0 if request.top_p is None else request.top_p,
+            confidence=request.confidence or "probability",
+            eos_fill=request.eos_fill,
+            suppress_eos=request.suppress_eos,
+            defer_eos=canvas.defer_eos,
+        ),
+        block_length=canvas.block_length,
+        family=family,
+        constraint=None if constraint is None else constraint.to_spec(),
+        predicate=constraint,
+        deadline=_deadline(request.deadline_s, settings),
+    )
+
+
+def check_request(
+    job: Job, request: CanvasRequest, spec: ModelSpec, settings: Settings, *, trace: bool = False
+) -> None:
+    """Raise `JobError` unless `job`, which has its gate, can be decoded, and `ApiError` where it asks for too much."""
+    check_job(job, spec, invariant=settings.batch_invariant, canvas_field=request.names.gen_length)
+    _check_work(job, request.samples, settings, trace=trace)
+
+
+def _family(named: str | None, constraint: Constraint | None) -> str | None:
+    family = None if constraint is None else constraint.family
+    if named is not None and named != family:
+        belongs = f"this constraint's is '{family}'" if family else "this request belongs to none"
+        raise invalid("family", f"must be left out or the constraint's own; {belongs}")
+    return family
+
+
+def _check_size(request: CanvasRequest, gen_length: int, settings: Settings) -> None:
+    samples, name = request.samples, request.names.gen_length
+    if samples > settings.max_samples:
+        raise invalid("n", f"must be at most {settings.max_samples} on this server")
+    if samples * gen_length > settings.max_request_tokens:
+        fitting = max(1, settings.max_request_tokens // gen_length)
+        raise invalid(
+            "n",
+            f"is too large: n * {name} is {samples * gen_length}, this server takes at most "
+            f"{settings.max_request_tokens} (n = {fitting} at this {name})",
+        )
+
+
+def _given(policy: PolicyRequest | None) -> dict[str, Any]:
+    """The policy fields that the client set."""
+    if policy is None:
+        return {}
+    given = policy.model_dump(exclude_none=True, exclude={"preset", "gate", "repair"})
+    if policy.gate is not None:
+        given["gate"] = GateSettings(**policy.gate.model_dump(exclude_none=True))
+    if policy.repair is not None:
+        given["repair"] = repair_of(policy.repair)
+    return given
+
+
+def _check_used(request: CanvasRequest, policy: DecodingPolicy) -> None:
+    """Refuse what the client set and nothing reads."""
+    if policy.guidance_scale == 0.0 and policy.preset != "base":
+        raise invalid(
+            "policy.guidance_scale", f"is 0, so preset '{policy.preset}' would guide nothing; use preset 'base'"
+        )
+    if request.render_constraint is not None and request.constraint is None:
+        raise invalid("render_constraint", "is not used without a constraint; leave it out")
+    if request.confidence is not None and policy.order == "random":
+        raise invalid("confidence", "is not used with policy.order 'random'; leave it out")
+
+
+def _seed(request: CanvasRequest) -> int:
+    """The first sample's seed; drawn where the client set none."""
+    seed = secrets.randbelow(2**32) if request.seed is None else request.seed
+    if seed + request.samples - 1 > MAX_SEED:
+        raise invalid("seed", f"must leave room for n samples: seed + n - 1 may be at most {MAX_SEED}")
+    return seed
+
+
+def _prompt_ids(request: CanvasRequest, constraint: Constraint | None, model: DenoisingModel) -> tuple[int, ...]:
+    """Ids of the prompt and the constraint's instruction, in the model's template."""
+    name, spec = request.names.prompt, model.spec
+    parts = [request.prompt] if request.prompt.strip() else []
+    if constraint is not None and request.render_constraint is not False:
+        parts.append(constraint.instruction())
+    if not parts:
+        hint = "set render_constraint to true, or" if constraint is not None else "give a constraint, or"
+        raise invalid(name, f"is empty; {hint} say what to write")
+    text = " ".join(parts)
+    try:
+        if request.history is None:
+            ids = model.codec.encode_prompt(text)
+        else:
+            ids = model.codec.encode_chat([*request.history, ("user", text)])
+    except ValueError as error:
+        raise invalid(name, f"cannot be encoded: {error}") from None
+    if len(ids) > spec.max_prompt:
+        raise invalid(name, f"has {len(ids)} tokens; model {spec.name} takes at most {spec.max_prompt}")
+    return tuple(ids)
+
+
+def _deadline(seconds: float | None, settings: Settings) -> float | None:
+    if seconds is not None and seconds > settings.max_deadline:
+        raise invalid("deadline_s", f"must be at most {settings.max_deadline:g} on this server")
+    seconds = settings.default_deadline if seconds is None else seconds
+    return None if seconds is None else time.monotonic() + seconds
+
+
+def _check_work(job: Job, samples: int, settings: Settings, *, trace: bool) -> None:
+    """Bound the rows of all samples together, and the steps of their traces."""
+    limit = settings.max_request_rows
+    repair = job.policy.repair
+    if repair is not None and (rows := selection_rows(job, repair)) > settings.max_selection_rows:
+        raise invalid(
+            "policy.repair.selector",
+            f"'{repair.selector}' may take {rows} forward evaluations a round, this server allows "
+            f"{settings.max_selection_rows}; use fewer rollouts, a later anchor, or a selector without rollouts",
+            "too_large",
+        )
+    if job.judged or samples * job.full_cfg_equivalent > limit:  # no plan costs more, and the plan itself takes time
+        rows = most_rows(job)
+        if samples * rows > limit:
+            estimate = f"an estimated {samples * rows} forward evaluations, this server takes at most {limit}"
+            raise _too_large(estimate, samples, limit // rows)
+    if trace and samples * job.steps > MAX_TRACE_STEPS:
+        estimate = f"a trace of n * steps = {samples * job.steps} steps, the longest is {MAX_TRACE_STEPS}"
+        raise _too_large(estimate, samples, MAX_TRACE_STEPS // job.steps)
+
+
+def _too_large(estimate: str, samples: int, fitting: int) -> ApiError:
+    """A 422 for a request that `fitting` samples would fit; where not even one does, its steps are at fault."""
+    if fitting == 0:
+        return invalid("steps", f"is too large: the request asks for {estimate}", "too_large")
+    return invalid("n", f"is too large: {samples} samples ask for {estimate} (n = {fitting} as it stands)", "too_large")
