@@ -45,13 +45,6 @@ RENAMED: Final[Mapping[str, str]] = {
     "RepairRequest": "RepairOptions",
 }
 """Server's name -> the client's, where the server's says what the client's user need not know."""
-BEHAVIOUR: Final[Mapping[str, str]] = {
-    **{name: f"{name}Behaviour" for name in ("Sample", "Trace", "GenerateResponse", "ForwardEvaluations")},
-    **dict.fromkeys(("ModelList", "GateList", "GateAuditList", "PolicyList", "ConstraintList"), "ListBehaviour"),
-    **dict.fromkeys(("CommittorJobList", "HorizonList"), "ListBehaviour"),
-    **{name: f"{name}Behaviour" for name in ("CommittorJob", "CommittorResult")},
-}
-"""Answers with methods of their own: their base classes."""
 GIVEN_APART: Final[Mapping[str, tuple[str, ...]]] = {
     "GenerateRequest": ("prompt", "stream"),
     "CommittorRequest": ("prompt", "state"),
@@ -89,14 +82,14 @@ def references(schema: Any) -> Iterator[str]:
 
 def closure(schema: Any, components: Mapping[str, Any]) -> set[str]:
     """Every component schema that a schema needs."""
-    found: set[str] = set()
+    needed: set[str] = set()
     waiting = list(references(schema))
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in needed:
+            needed.add(name)
             waiting.extend(references(components[name]))
-    return found
+    return needed
 
 
 def wire_names(document: Mapping[str, Any]) -> tuple[dict[str, str], set[str]]:
@@ -116,7 +109,7 @@ def wire_names(document: Mapping[str, Any]) -> tuple[dict[str, str], set[str]]:
                 tags.setdefault(name, set()).add(operation["tags"][0])
     for name in components.keys() - mentioned:  # events of a stream stand in no path
         tags.setdefault(name, set()).add("generate")
-    return {name: found.pop() if len(found) == 1 else "shared" for name, found in tags.items()}, requests
+    return {name: used.pop() if len(used) == 1 else "shared" for name, used in tags.items()}, requests
 
 
 def simplified(schema: Any, names: Mapping[str, str]) -> Any:
@@ -150,20 +143,15 @@ def answers(document: Mapping[str, Any]) -> dict[str, Any]:
     """Schemas of all answers, named `module.Type`."""
     modules, _ = wire_names(document)
     names = {name: f"{module}.{RENAMED.get(name, name)}" for name, module in modules.items()}
-    found = {}
-    for name in modules:
-        schema = simplified(document["components"]["schemas"][name], names)
-        if (short := RENAMED.get(name, name)) in BEHAVIOUR:
-            schema["customBasePath"] = f"{PACKAGE}.display.replies.{BEHAVIOUR[short]}"
-        found[names[name]] = schema
-    return found
+    components = document["components"]["schemas"]
+    return {names[name]: simplified(components[name], names) for name in sorted(modules)}  # the same file every time
 
 
 def requests(document: Mapping[str, Any]) -> dict[str, Any]:
     """Schemas of all requests' settings."""
     _, wanted = wire_names(document)
     names = {name: RENAMED.get(name, name) for name in wanted}
-    found = {}
+    settings = {}
     for name in sorted(wanted):
         schema = simplified(document["components"]["schemas"][name], names)
         for field in GIVEN_APART.get(name, ()):
@@ -172,8 +160,8 @@ def requests(document: Mapping[str, Any]) -> dict[str, Any]:
             like = {"customTypePath": LIKES[field]}
             nullable = {"type": "null"} in schema["properties"][field].get("anyOf", ())
             schema["properties"][field] = {"anyOf": [like, {"type": "null"}]} if nullable else like
-        found[names[name]] = schema
-    return found
+        settings[names[name]] = schema
+    return settings
 
 
 def write(schemas: Mapping[str, Any], output: Path, kind: DataModelType, base: str | None = None) -> None:
@@ -196,7 +184,6 @@ def write(schemas: Mapping[str, Any], output: Path, kind: DataModelType, base: s
         use_inline_field_description=True,
         use_single_line_docstring=True,
         use_total_false_for_typed_dict=True,
-        keep_model_order=True,
         strict_nullable=True,
         all_exports_scope=AllExportsScope.Recursive if output.suffix != ".py" else None,
         custom_file_header=HEADER,

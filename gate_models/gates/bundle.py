@@ -72,13 +72,3 @@ class GateBundle:
     @property
     def family(self) -> str:
         return self.regime.family
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """Gate sources that this bundle can serve."""
-        found = ["constant"] if self.constants else []
-        if self.horizons is not None:
-            found.append("raw")
-        if self.constants and (self.fates is not None or any(cut is not None for cut in self.constants.values())):
-            found.append("policy")
-        return (*found, *(["value"] if self.values else []), *(["risk"] if self.ladders else []))

@@ -1,21 +1,54 @@
 """The learned gates as the engine asks them: one batch of views, one forest call, one decision each.
 
 All are causal: they fire at the first checkpoint whose prefix says so. Repeated looks bias the handoff early compared
-with a single one; the audit measures what that does.
+with a single one; the audit measures what that does. Each class also says which bundles hold it, and makes its gate
+from one (`BundledGate`): that is all the resolver needs to serve a source.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from decoding.gates.protocol import Decision, GateView
+from decoding.gates.builtin import FractionGate, NeverGate
+from decoding.gates.protocol import Decision, GateResolution, GateView
+from decoding.policy.gate import GATE_DEFAULTS, GateSettings
 from decoding.sampling.block_schedule import step_at
 from gate_models.features import vector
 from gate_models.features.argmax_fill import Reader
 from gate_models.forest.heads import TAU
 from gate_models.forest.value_head import ValueHead
-from gate_models.gates.bundle import FateHead, HorizonHead
+from gate_models.gates.bundle import FateHead, GateBundle, HorizonHead
+
+
+class BundledGate(Protocol):
+    """A gate that a family's bundle makes."""
+
+    @staticmethod
+    def held_by(bundle: GateBundle, width: int) -> bool:
+        """Whether `bundle` has what the gate needs at a tail width."""
+        ...
+
+    @staticmethod
+    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: Reader) -> GateResolution:
+        """The gate for `setting`, of a bundle that holds it; or why there is none."""
+        ...
+
+
+class TrainedConstant:
+    """The constant cut that was searched beside the heads (source `constant`)."""
+
+    @staticmethod
+    def held_by(bundle: GateBundle, width: int) -> bool:
+        return bool(bundle.constants)
+
+    @staticmethod
+    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: Reader) -> GateResolution:
+        cut = bundle.constants.get(width)
+        if cut is None:
+            return GateResolution(NeverGate(source="constant", version=bundle.version))
+        return GateResolution(FractionGate(cut, source="constant", version=bundle.version))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +77,16 @@ class RawGate(_Learned):
     horizons: HorizonHead
     source: str = "raw"
 
+    @staticmethod
+    def held_by(bundle: GateBundle, width: int) -> bool:
+        return bundle.horizons is not None
+
+    @staticmethod
+    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: Reader) -> GateResolution:
+        if bundle.horizons is None:
+            raise ValueError(f"the '{bundle.family}' gate has no horizon head")
+        return GateResolution(RawGate(bundle.version, bundle.checkpoints, reader, bundle.horizons))
+
     def decide(self, views: Sequence[GateView]) -> list[Decision]:
         horizons = self.horizons.predict(vector.matrix(views, self.reader))
         return [
@@ -65,6 +108,17 @@ class PolicyGate(_Learned):
     constant: float | None
     tau: float = TAU
     source: str = "policy"
+
+    @staticmethod
+    def held_by(bundle: GateBundle, width: int) -> bool:
+        """With a cut to fall back on, or a fate head that departs from `never`."""
+        cuts = bundle.constants.values()
+        return bool(cuts) and (bundle.fates is not None or any(cut is not None for cut in cuts))
+
+    @staticmethod
+    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: Reader) -> GateResolution:
+        common = (bundle.version, bundle.checkpoints, reader)
+        return GateResolution(PolicyGate(*common, bundle.fates, bundle.horizons, bundle.constants.get(width)))
 
     @property
     def learned(self) -> bool:
@@ -112,16 +166,25 @@ class PolicyGate(_Learned):
 
 @dataclass(frozen=True, slots=True)
 class ValueGate(_Learned):
-    """Stops guidance where going on is worth less than the rows it costs (sources `value` and `risk`).
+    """Stops guidance where going on is worth less than the rows it costs.
 
-    `price`: success that one forward evaluation is worth. `earliest`: no handoff before this fraction of the steps,
-    which is how `risk` holds it back. `Decision.statistic` is the predicted remaining value V.
+    `price`: success that one forward evaluation is worth. `earliest`: no handoff before this fraction of the steps.
+    `Decision.statistic` is the predicted remaining value V.
     """
 
     head: ValueHead
     price: float
     earliest: float = 0.0
     source: str = "value"
+
+    @staticmethod
+    def held_by(bundle: GateBundle, width: int) -> bool:
+        return width in bundle.values
+
+    @staticmethod
+    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: Reader) -> GateResolution:
+        price = GATE_DEFAULTS["row_price"] if setting.row_price is None else setting.row_price
+        return GateResolution(ValueGate(bundle.version, bundle.checkpoints, reader, bundle.values[width], price))
 
     def checkpoints(self, steps: int) -> frozenset[int] | None:
         first = step_at(self.earliest, steps)
@@ -136,3 +199,25 @@ class ValueGate(_Learned):
             horizon = view.step / view.regime.steps if stop else None
             decisions.append(Decision(stop, predicted_horizon=horizon, statistic=float(value)))
         return decisions
+
+
+@dataclass(frozen=True, slots=True)
+class RiskGate(ValueGate):
+    """A value gate held back until its loss is certified to stay below a margin (source `risk`)."""
+
+    source: str = "risk"
+
+    @staticmethod
+    def held_by(bundle: GateBundle, width: int) -> bool:
+        return width in bundle.ladders
+
+    @staticmethod
+    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: Reader) -> GateResolution:
+        margin = GATE_DEFAULTS["margin"] if setting.margin is None else setting.margin
+        confidence = GATE_DEFAULTS["confidence"] if setting.confidence is None else setting.confidence
+        choice = bundle.ladders[width].choose(margin, confidence)
+        if choice.setting is None:
+            return GateResolution(None, f"risk gate of '{bundle.family}': {choice.refusal}")
+        earliest, price = choice.setting
+        common = (bundle.version, bundle.checkpoints, reader)
+        return GateResolution(RiskGate(*common, bundle.values[width], price, earliest))

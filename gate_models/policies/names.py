@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -11,17 +10,22 @@ from decoding.gates.builtin import BuiltinGates, NeverGate
 from decoding.gates.protocol import Gate, Regime
 from decoding.policy.checks import PolicyError
 from decoding.policy.decoding_policy import DecodingPolicy
-from decoding.policy.gate import GateSettings, GateSource
+from decoding.policy.gate import GateSettings
 from decoding.policy.presets import resolve_policy
 from decoding.policy.repair import Repair
 from decoding.sampling.commit_order import CONFIDENCE, ORDERS, base_order
-from gate_models.policies.family_gates import needs_family
+from gate_models.gates.sources import SOURCES, needs_family
 
-HELP = (
+_TRAINED: Final = ", ".join(
+    f"{facts.short_name}[:{facts.short_number.upper()}]" if facts.short_number else str(facts.short_name)
+    for facts in SOURCES.values()
+    if facts.trained
+)
+HELP: Final = (
     "comma-separated: base, full_cfg, handoff:FRACTION, parallel_tail:FRACTION (8 wide), drained:THRESHOLD, constant "
-    "(the family's cut), calibrated (drained at the family's measured threshold), raw, policy, value[:PRICE] or "
-    "risk[:MARGIN] (the family's learned gates; full CFG where it has none in the setting) or recorded (the prompt's "
-    "horizon of a census; no gate that could be served), each with optional :kN (tail width; guided width for "
+    f"(the family's cut), calibrated (drained at the family's measured threshold), {_TRAINED} (the family's learned "
+    "gates; full CFG where it has none in the setting) or recorded (the prompt's horizon of a census; no gate that "
+    "could be served), each with optional :kN (tail width; guided width for "
     "full_cfg), :aX (adaptive tail threshold), :rprefixN or :rdualN "
     "(the tail reuses keys and values, refreshed every N steps), :wX (guidance scale), :ORDER (random, "
     "guidance_boost, ...), :gN (guided width), :bX (boost threshold; up to 8 positions unless :gN), :mN (drained gates "
@@ -36,18 +40,6 @@ _WHOLE: Final = {"g": "guided_width", "m": "recheck"}
 _REAL: Final = {"a": "tail_threshold", "w": "guidance_scale", "b": "boost_threshold"}
 _NUMBERED: Final = {"handoff": "handoff", "parallel_tail": "parallel_tail", "drained": "handoff"}
 """Names that take a number, and the presets that they stand for."""
-_BY_FAMILY: Final[Mapping[str, GateSource]] = {
-    "constant": "constant",
-    "calibrated": "drained",
-    "raw": "raw",
-    "policy": "policy",
-    "value": "value",
-    "risk": "risk",
-    "recorded": "recorded",
-}
-"""Names whose gate is the family's (or the prompt's), and its source."""
-_PRICED: Final = {"value": "row_price", "risk": "margin"}
-"""Those that may take a number, and what it sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +68,8 @@ def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
                 else GateSettings("fraction", fraction=value)
             )
             given["gate"] = setting
-        if head in _BY_FAMILY:
-            preset, setting = "handoff", _by_family(head, options)
+        if (by_family := _by_family(head, options)) is not None:
+            preset, setting = "handoff", by_family
             given["gate"] = setting
         if head == "auto" and options:
             given["budget_rows"] = int(_number(name, head, options))
@@ -104,11 +96,16 @@ def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
     return NamedPolicy(name, policy, _gate(setting), attempts)
 
 
-def _by_family(head: str, options: list[str]) -> GateSettings:
-    own: dict[str, Any] = {}
-    if head in _PRICED and options and _NUMBER.fullmatch(options[0]):
-        own[_PRICED[head]] = float(options.pop(0))
-    return GateSettings(_BY_FAMILY[head], **own)
+def _by_family(head: str, options: list[str]) -> GateSettings | None:
+    """The setting of a name whose gate is the family's or the prompt's, its number taken out of `options`."""
+    named = ((source, facts.short_number) for source, facts in SOURCES.items() if facts.short_name == head)
+    source, number = next(named, (None, None))
+    if source is None:
+        return None
+    given: dict[str, Any] = {}
+    if number is not None and options and _NUMBER.fullmatch(options[0]):
+        given[number] = float(options.pop(0))
+    return GateSettings(source, **given)
 
 
 def at_weight(name: str, weight: float) -> NamedPolicy:

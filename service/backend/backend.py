@@ -17,12 +17,11 @@ from decoding.engine.runner import Runner
 from decoding.engine.scheduler import Scheduler
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from gate_models.features.argmax_fill import Reader
 from gate_models.gates.audit_report import AuditReport, reports_in
-from gate_models.gates.constant import ConstantCut, ConstantGates, shipped_cuts
-from gate_models.gates.drained import DrainedGates, DrainedThreshold, shipped_thresholds
-from gate_models.gates.learned_resolver import LearnedGates, shipped_folder
-from gate_models.gates.paper_constants import paper_constants
+from gate_models.gates.constant import ConstantCut
+from gate_models.gates.drained import DrainedThreshold
+from gate_models.gates.learned_resolver import LearnedGates
+from gate_models.gates.shipped import Calibrations, gates_for, shipped_folder
 from service.config.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -62,17 +61,14 @@ def load(
         observer=observer,
         on_update=on_update,
     )
-    cuts = (*shipped_cuts(), *paper_constants(model.spec))
-    folders = [shipped_folder(), *([settings.gates] if settings.gates else [])]
-    thresholds = tuple(shipped_thresholds())
-    below = ConstantGates(cuts, DrainedGates(thresholds))
-    gates = LearnedGates.from_folders(folders[::-1], below, Reader.of(model.spec, model.codec))
+    calibrations = Calibrations.shipped(model.spec)
+    gates = gates_for(model, calibrations, settings.gates)
     for _, reason in gates.refused:
         logger.warning("a stored gate is not used: %s", reason)
-    reports, unusable = reports_in(folders[::-1])
+    reports, unusable = reports_in([*([settings.gates] if settings.gates else []), shipped_folder()])
     for reason in unusable:
         logger.warning("a stored audit is not shown: %s", reason)
-    return Backend(model, engine.start(), gates, gates.version, cuts, thresholds, reports)
+    return Backend(model, engine.start(), gates, gates.version, calibrations.cuts, calibrations.thresholds, reports)
 
 
 def default_threads() -> int:

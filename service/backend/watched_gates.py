@@ -11,15 +11,10 @@ from typing import Final
 
 from decoding.gates.builtin import DrainedGate, FractionGate
 from decoding.gates.protocol import Gate, GateResolution, GateResolver, Regime
-from decoding.policy.gate import GATE_DEFAULTS, GATE_FIELDS, GateSettings
+from decoding.policy.gate import GATE_DEFAULTS, GATE_FIELDS, GateSettings, GateSource
+from gate_models.gates.sources import SOURCES, held_sources
 from service.backend.backend import Backend
 
-WATCHED: Final = ("constant", "raw", "policy", "value", "risk", "drained")
-"""Sources whose decision was calibrated or trained for a family, so that its harm is the server's.
-
-`drained` only at a calibrated threshold: at one of the caller's own it is like `fraction`, the caller's own choice.
-`recorded` acts on the caller's own measurement, and `never` does not hand off.
-"""
 BUILTIN: Final = "builtin"
 """Version of a gate that nobody calibrated."""
 _SHAPE: Final = ("gen_length", "guidance_scale", "steps")
@@ -57,7 +52,7 @@ class AuditedGate:
 
 def audited(gate: Gate, setting: GateSettings, regime: Regime) -> AuditedGate | None:
     """The identity of `gate`, found for `setting` in `regime`; None where its handoffs need no audit, or never come."""
-    if setting.source not in WATCHED or regime.family is None or gate.version == BUILTIN:
+    if not SOURCES[setting.source].watched or regime.family is None or gate.version == BUILTIN:
         return None
     if gate.planned_step(regime.steps) == regime.steps or setting.recheck is not None:
         return None  # with a recheck guidance comes back: there is no one handoff
@@ -92,20 +87,22 @@ def held_gates(backend: Backend) -> tuple[AuditedGate, ...]:
 
 def _held(backend: Backend) -> Iterator[AuditedGate]:
     own = backend.model.spec.hash
-    asked = [("constant", cut.regime) for cut in backend.cuts if cut.regime.model_hash == own]
+    asked: list[tuple[GateSource, Regime]] = []
+    asked += [("constant", cut.regime) for cut in backend.cuts if cut.regime.model_hash == own]
     asked += [("drained", found.regime) for found in backend.thresholds if found.regime.model_hash == own]
     for bundle in backend.gates.bundles:
         if bundle.regime.model_hash == own:
-            asked += [(name, bundle.regime.lowest(k)) for k in bundle.regime.tail_widths for name in bundle.sources]
+            for width in bundle.regime.tail_widths:
+                asked += [(source, bundle.regime.lowest(width)) for source in held_sources(bundle, width)]
     for source, regime in asked:
         found = held_gate(backend.gates, source, regime)
         if found is not None:
             yield found
 
 
-def held_gate(gates: GateResolver, source: str, regime: Regime) -> AuditedGate | None:
+def held_gate(gates: GateResolver, source: GateSource, regime: Regime) -> AuditedGate | None:
     """The gate that a request of this source and regime gets by default, if it is watched."""
-    setting = GateSettings(source)  # type: ignore[arg-type]
+    setting = GateSettings(source)
     choice = gates.resolve(setting, regime)
     return None if choice.gate is None else audited(choice.gate, setting, regime)
 

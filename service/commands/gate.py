@@ -52,23 +52,25 @@ def train(
     ] = None,
 ) -> None:
     """Train one gate a family from a census: constant cuts, fate and ordinal heads, value heads, risk settings."""
+    from gate_models.gates.sources import held_sources  # noqa: PLC0415
     from gate_models.offline.gate_training.train import train as fit  # noqa: PLC0415
 
     families = None if not family else [name for given in family for name in names(given)]
     writable(out, "--out", folder=True)
     for bundle in fit(census, out, settings, families=families, model=model):
-        typer.echo(_line(bundle.family, bundle.version, bundle.sources, out / bundle.family))
+        typer.echo(_line(bundle.family, bundle.version, held_sources(bundle), out / bundle.family))
 
 
 @app.command("list", cls=Command)
 def list_gates(folder: FolderOption = None) -> None:
     """One line a gate; those that must not be used, with the reason."""
-    from gate_models.gates import artifact, learned_resolver  # noqa: PLC0415
+    from gate_models.gates import artifact, shipped  # noqa: PLC0415
+    from gate_models.gates.sources import held_sources  # noqa: PLC0415
 
-    where = folder or learned_resolver.shipped_folder()
+    where = folder or shipped.shipped_folder()
     bundles, refused = artifact.load_all(where)
     for bundle in bundles:
-        typer.echo(_line(bundle.family, bundle.version, bundle.sources, where / bundle.family))
+        typer.echo(_line(bundle.family, bundle.version, held_sources(bundle), where / bundle.family))
     for _, reason in refused:
         typer.echo(f"refused: {reason}", err=True)
     if not bundles and not refused:
@@ -82,15 +84,16 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="The stored description as it is.")] = False,
 ) -> None:
     """What one gate is made of, where it holds and what its risk source promises."""
-    from gate_models.gates import artifact, learned_resolver  # noqa: PLC0415
+    from gate_models.gates import artifact, shipped  # noqa: PLC0415
+    from gate_models.gates.sources import held_sources  # noqa: PLC0415
 
-    where = (folder or learned_resolver.shipped_folder()) / family
+    where = (folder or shipped.shipped_folder()) / family
     with failures("error", artifact.ArtifactError, code=1):
         bundle = artifact.load(where)
     if as_json:
         typer.echo((where / artifact.DESCRIPTION).read_text(encoding="utf-8"))
         return
-    typer.echo(_line(bundle.family, bundle.version, bundle.sources, where))
+    typer.echo(_line(bundle.family, bundle.version, held_sources(bundle), where))
     typer.echo(f"audited: {json.dumps(bundle.regime.to_json())}")
     typer.echo(f"checkpoints: {', '.join(f'{f:g}' for f in bundle.checkpoints)}")
     for width, cut in bundle.constants.items():
@@ -118,7 +121,7 @@ def audit(
     ] = None,
 ) -> None:
     """Compare every gate source on fresh trajectories of prompts that trained nothing; write tables and plots."""
-    from gate_models.gates import learned_resolver  # noqa: PLC0415
+    from gate_models.gates import shipped  # noqa: PLC0415
     from gate_models.offline.gate_audit.export import export  # noqa: PLC0415
     from gate_models.offline.gate_audit.run import audit as run  # noqa: PLC0415
     from gate_models.offline.gate_audit.run import summary  # noqa: PLC0415
@@ -126,7 +129,7 @@ def audit(
     writable(out, "--out", folder=True)
     writable(compact, "--compact", folder=True)
     with failures("error", OSError, code=1):
-        content = run(settings, folder or learned_resolver.shipped_folder(), out, census)
+        content = run(settings, folder or shipped.shipped_folder(), out, census)
         written = [] if compact is None else export(content, compact)
     typer.echo(summary(content, 8 if 8 in settings.widths else settings.widths[-1]))
     typer.echo(f"tables and plots: {out}")
@@ -212,11 +215,11 @@ def tables(
     ] = "1,8",
 ) -> None:
     """The tables of README from the audit reports beside the gates."""
-    from gate_models.gates import learned_resolver  # noqa: PLC0415
+    from gate_models.gates import shipped  # noqa: PLC0415
     from gate_models.offline.gate_audit.readme_tables import readme_tables  # noqa: PLC0415
 
     with failures("error", ValueError, code=1):
-        typer.echo(readme_tables(folder or learned_resolver.shipped_folder(), wholes(tail_widths)))
+        typer.echo(readme_tables(folder or shipped.shipped_folder(), wholes(tail_widths)))
 
 
 def _line(family: str, version: str, sources: tuple[str, ...], where: Path) -> str:

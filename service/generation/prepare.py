@@ -15,8 +15,9 @@ from decoding.policy.decoding_policy import DecodingPolicy
 from decoding.policy.presets import plainly_guided
 from decoding.request.job import Job, record_for, regime_of
 from decoding.sampling.noise import NoiseKey
+from gate_models.gates.sources import SOURCES, watched_sources
 from gate_models.policies.cascade import affordable, resolve_attempt_gates, shipped_cascades, within_budget
-from service.backend.watched_gates import WATCHED, SuspendedChoice
+from service.backend.watched_gates import SuspendedChoice
 from service.config.settings import Settings
 from service.generation.job import check_request, job_of
 from service.generation.repair_anchor import NOWHERE, PeakChoice, asks_for_peak, at_peak
@@ -80,8 +81,8 @@ def prepare(
     if request.audit_share is None:
         return prepared
     policy = prepared.policy
-    if policy.preset in ("auto", "base") or policy.gate.source not in WATCHED:
-        raise invalid("audit_share", f"is only used with a gate of source {', '.join(WATCHED)}; leave it out")
+    if policy.preset in ("auto", "base") or not SOURCES[policy.gate.source].watched:
+        raise invalid("audit_share", f"is only used with a gate of source {', '.join(watched_sources())}; leave it out")
     return replace(prepared, audit_share=request.audit_share)
 
 

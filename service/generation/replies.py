@@ -16,7 +16,7 @@ from decoding.policy.gate import gate_defaults
 from decoding.records.ledger import Ledger
 from decoding.repair.passes import DecodedText
 from decoding.request.job import Job
-from gate_models.gates.learned_resolver import LEARNED
+from gate_models.gates.sources import SOURCES
 from service.generation.prepare import Prepared
 from service.schemas import generate as wire
 from service.schemas.policy import ResolvedPolicy
@@ -107,7 +107,7 @@ def gate(prepared: Prepared, outcome: DecodingResult) -> wire.GateResult:
     decided = decision_of(job, outcome.handoff_step)
     handed_off = decided == "handoff"
     masked = outcome.handoff_masked or 0
-    tried = bool(prepared.job.attempts) and job.policy.gate.source in LEARNED
+    tried = bool(prepared.job.attempts) and SOURCES[job.policy.gate.source].trained
     return wire.GateResult(
         source=job.policy.gate.source,
         version=job.gate.version if prepared.choice.gate or tried else None,

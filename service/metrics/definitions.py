@@ -22,7 +22,7 @@ from decoding.records.trace import Phase
 from gate_models.committor.choices import FREEZE_GRID
 from gate_models.gates.monitor import OUTCOMES as PAIR_OUTCOMES
 from gate_models.gates.monitor import GateState
-from service.backend.watched_gates import WATCHED
+from gate_models.gates.sources import watched_sources
 from service.generation.prepare import FallbackCode
 from service.generation.replies import Decided
 
@@ -148,7 +148,7 @@ AUDIT_GAP = _gauge(
     "Success of handed-off samples less that of full CFG from the same states, and the ends of its anytime-valid "
     "interval, since the last suspension or recovery; of each source's most audited gate.",
     family=FAMILIES,
-    source=WATCHED,
+    source=watched_sources(),
     bound=("estimate", "low", "high"),
 )
 ROLLOUTS = _counter("committor_rollouts", "Finished rollouts of committor measurements.")

@@ -13,6 +13,7 @@ from decoding.policy.gate import GATE_FIELDS, GATE_SOURCES, gate_defaults
 from decoding.policy.presets import resolve_policy
 from decoding.policy.repair import SELECTORS
 from decoding.sampling.commit_order import CONFIDENCE_KINDS, order_names
+from gate_models.gates.sources import SOURCES
 from service.generation import replies
 from service.http.errors import ApiError
 from service.routes import examples
@@ -21,7 +22,6 @@ from service.schemas.base import Reply
 from service.schemas.policy import ResolvedPolicy
 
 router = APIRouter(prefix="/v1", tags=["catalogue"])
-LEARNED_SOURCES = ("constant", "recorded", "raw", "policy", "value", "risk")
 _SUMMARIES = {
     "base": "No guidance: T forward evaluations.",
     "full_cfg": "Guidance in every step: 2T forward evaluations.",
@@ -190,7 +190,7 @@ async def policies() -> PolicyList:
                 source=source,
                 fields=list(GATE_FIELDS[source]),
                 defaults=gate_defaults(source),
-                learned=source in LEARNED_SOURCES,
+                learned=SOURCES[source].learned,
             )
             for source in GATE_SOURCES
         ],

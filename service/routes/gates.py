@@ -12,6 +12,7 @@ from gate_models.gates.audit_report import AuditReport
 from gate_models.gates.bundle import GateBundle
 from gate_models.gates.constant import ConstantCut, version_of
 from gate_models.gates.drained import MEASURED, DrainedThreshold
+from gate_models.gates.sources import held_sources
 from gate_models.statistics.fixed_sequence import MARGINS
 from service.backend.watched_gates import AuditedGate
 from service.http.errors import ApiError
@@ -116,9 +117,7 @@ def _learned(bundle: GateBundle) -> Iterator[GateInfo]:
     """One entry a source and tail width; its constant cut too, which `policy` falls back on."""
     evidence: dict[str, Any] = {name: bundle.evidence[name] for name in _SHOWN if name in bundle.evidence}
     for width in bundle.regime.tail_widths:
-        for source in bundle.sources:
-            if (source == "value" and width not in bundle.values) or (source == "risk" and width not in bundle.ladders):
-                continue
+        for source in held_sources(bundle, width):
             yield GateInfo(
                 family=bundle.family,
                 source=source,

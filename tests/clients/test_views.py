@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import matplotlib as mpl
 import pytest
 from matplotlib import pyplot
 
-from astargate_client import Trace, fraction, handoff, keywords
-from astargate_client.palette import FRESH, KEPT, MASK
-from astargate_client.wire import CommittorResult
+from astargate_client import CommittorResult, Trace, fraction, handoff, keywords, wire
+from astargate_client.display import replies
+from astargate_client.display.canvas import FRESH, KEPT, MASK
 
 mpl.use("agg")
 
@@ -120,3 +122,14 @@ def test_a_switch_curve_is_drawn():
     assert {line.get_label() for line in axes.lines} >= {"a*"}
     assert "0.50 [0.20, 0.80]" in repr(result)
     assert "a* step 1" in result._repr_html_()
+
+
+def test_what_is_shown_is_read_at_every_depth():
+    """An answer inside another one is the class with methods, never the bare generated one."""
+    shown = {name: kind for name, kind in vars(replies).items() if isinstance(kind, type) and hasattr(wire, name)}
+    assert {"Sample", "Trace", "GenerateResponse", "CommittorJobList", "ModelList"} <= shown.keys()
+    bare = {getattr(wire, name) for name in shown}
+    for name, kind in shown.items():
+        assert issubclass(kind, getattr(wire, name))
+        for field in kind.model_fields.values():
+            assert not {field.annotation, *get_args(field.annotation)} & bare

@@ -10,7 +10,7 @@ from decoding.models.registry import load_model
 from gate_models.features.argmax_fill import Reader
 from gate_models.gates import artifact
 from gate_models.gates.audit_report import AuditReport, reports_in
-from gate_models.gates.learned_resolver import shipped_folder
+from gate_models.gates.shipped import shipped_folder
 from gate_models.offline.census import report as census_report
 from gate_models.offline.census import tables
 from gate_models.offline.census.store import load_census

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from decoding.gates.builtin import BuiltinGates
+from gate_models.gates.shipped import shipped_gates
+from gate_models.gates.sources import needs_family
 from gate_models.offline.benchmarks.tasks import load_task
 from gate_models.policies.cascade import AttemptOrder, Cascades, read_cascades, shipped_path
-from gate_models.policies.family_gates import needs_family, shipped_gates
 from gate_models.policies.names import parse_policy
 from service.commands import local
 from service.config.settings import Settings

@@ -17,7 +17,8 @@ from decoding.policy.repair import Repair
 from decoding.records.events import ReopenEvent, StepEvent
 from gate_models.gates import artifact
 from gate_models.gates.constant import shipped_cuts
-from gate_models.gates.learned_resolver import shipped_folder
+from gate_models.gates.shipped import shipped_folder
+from gate_models.gates.sources import held_sources
 from service import openapi
 from service.http import auth
 from service.routes import examples
@@ -116,7 +117,7 @@ def test_gates_and_models(server):
     ]
     learned, _ = artifact.load_all(shipped_folder())
     assert {(g["family"], g["source"]) for g in gates[len(cuts) :] if g["source"] != "drained"} == {
-        (bundle.family, source) for bundle in learned for source in bundle.sources
+        (bundle.family, source) for bundle in learned for source in held_sources(bundle)
     }
     assert listed["refused"] == []
     for name in {gate["family"] for gate in gates}:

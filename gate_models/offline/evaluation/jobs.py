@@ -12,12 +12,14 @@ from decoding.gates.protocol import GateResolution
 from decoding.models.protocol import DenoisingModel
 from decoding.request.job import Attempt, Job, Sampling, regime_of
 from decoding.sampling.noise import NoiseKey
-from gate_models.gates.learned_resolver import LEARNED, LearnedGates
+from gate_models.gates.learned_resolver import LearnedGates
+from gate_models.gates.shipped import shipped_gates
+from gate_models.gates.sources import RECORDED, needs_family, trained_sources
 from gate_models.offline.benchmarks.tasks import TaskPrompt
 from gate_models.offline.evaluation.measured_horizons import Horizons, horizons_in
 from gate_models.offline.evaluation.settings import EvaluateSettings
 from gate_models.policies.cascade import affordable, attempts_of, resolve_attempt_gates, within_budget
-from gate_models.policies.family_gates import RECORDED, evidence, needs_family, shipped_gates, with_gate
+from gate_models.policies.family_gates import evidence, with_gate
 from gate_models.policies.names import NamedPolicy
 
 
@@ -107,4 +109,4 @@ class EvaluationJobs:
 def _described(attempt: Attempt) -> tuple[str, str]:
     """An attempt's policy, and its gate: a learned one by its version, which tells what it was trained on."""
     gate = attempt.gate
-    return repr(attempt.policy), gate.version if gate.source in LEARNED else repr(gate)
+    return repr(attempt.policy), gate.version if gate.source in trained_sources() else repr(gate)

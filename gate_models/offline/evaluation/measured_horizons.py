@@ -12,11 +12,11 @@ from functools import lru_cache
 from decoding.gates.builtin import FractionGate, NeverGate
 from decoding.gates.protocol import Gate, Regime
 from gate_models.gates.calibrated import differences
+from gate_models.gates.sources import RECORDED
 from gate_models.offline.benchmarks.tasks import TaskPrompt
 from gate_models.offline.census.labels import labels_of
 from gate_models.offline.census.store import load_census
 from gate_models.offline.gate_training.dataset import recorded_regime
-from gate_models.policies.family_gates import RECORDED
 from gate_models.policies.names import NamedPolicy
 
 Horizons = Mapping[tuple[str, str], "MeasuredHorizon"]

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from decoding.gates.builtin import BuiltinGates, NeverGate
 from decoding.gates.protocol import Gate
-from decoding.policy.gate import GateSettings
+from decoding.policy.gate import GATE_FIELDS, GateSettings
 from decoding.sampling.block_schedule import step_at
 from gate_models.features.argmax_fill import Reader
 from gate_models.forest.heads import TAU, FateHeadEstimator, OrdinalHead
 from gate_models.forest.value_head import PRICES
 from gate_models.gates.bundle import GateBundle
 from gate_models.gates.learned_resolver import LearnedGates
+from gate_models.gates.sources import held_sources
 from gate_models.offline.gate_audit.arms import Arms, arms_at, decided_steps, never_arms, steps_by_prompt, wide_arms
 from gate_models.offline.gate_audit.sweep import SweptRun
 from gate_models.offline.gate_training.dataset import FamilyData, rows_of
@@ -35,8 +36,11 @@ def served(bundle: GateBundle, reader: Reader, width: int) -> Iterator[tuple[str
     """The bundle's gates at a tail width, as the server resolves them, by the name of their row; full CFG left out."""
     regime = bundle.regime.lowest(nearest_width(bundle.regime.tail_widths, width))
     resolver = LearnedGates([bundle], BuiltinGates(), reader)
+    plain: dict[str, GateSettings] = {
+        name: GateSettings(name) for name in held_sources(bundle) if not GATE_FIELDS[name]
+    }
     settings = {
-        **{source: GateSettings(source) for source in ("constant", "raw", "policy")},
+        **plain,
         **{f"value {price:g}": GateSettings("value", row_price=price) for price in PRICES},
         **{f"risk {margin:g}": GateSettings("risk", margin=margin, confidence=CONFIDENCE) for margin in MARGINS},
     }

@@ -17,18 +17,18 @@ from typing import Any, Final
 import numpy as np
 
 from gate_models.gates.audit_report import AuditPoint, AuditReport
-from gate_models.gates.learned_resolver import LEARNED, shipped_folder
+from gate_models.gates.shipped import shipped_folder
+from gate_models.gates.sources import RECORDED, trained_sources
 from gate_models.offline.order_study.matches import Match, against, cells, shown
 from gate_models.offline.order_study.points import Group, Point
 from gate_models.offline.order_study.pooled import FULL
-from gate_models.policies.family_gates import RECORDED
 from gate_models.policies.names import parse_policy
 from gate_models.statistics.intervals import Estimate, square_and_add
 
 SOURCES: Final = ("constant", "raw", "policy", "value 0.002", "oracle")
 """Of the audit; `oracle` hands off at the prompt's measured horizon, as gate source `recorded` does."""
 WIDTHS: Final = (1, 4, 8)
-OWN: Final = ("constant", *LEARNED)
+OWN: Final = ("constant", *trained_sources())
 """Sources of the gates that a service can give."""
 
 
@@ -45,7 +45,7 @@ def is_recorded(point: Point) -> bool:
 
 def with_gates(found: Mapping[Group, Sequence[Point]]) -> dict[Group, Sequence[Point]]:
     """The groups in whose own results learned gates or measured horizons are."""
-    sources = (*LEARNED, RECORDED)
+    sources = (*trained_sources(), RECORDED)
     return {group: own for group, own in found.items() if any(source_of(point) in sources for point in own)}
 
 

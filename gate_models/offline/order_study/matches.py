@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
+from gate_models.gates.sources import RECORDED
 from gate_models.offline.order_study.points import Group, Point
-from gate_models.policies.family_gates import RECORDED
 from gate_models.policies.names import parse_policy
 from gate_models.statistics.bootstrap import paired_bootstrap
 from gate_models.statistics.intervals import Estimate

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gate_models.gates.audit_report import AuditReport
+from gate_models.gates.sources import RECORDED
 from gate_models.offline.order_study.ablations import Ablation, ablation_table
 from gate_models.offline.order_study.factors import Factor, factor_table
 from gate_models.offline.order_study.learned_gates import (
@@ -26,7 +27,6 @@ from gate_models.offline.order_study.matches import Match, cells, family_table, 
 from gate_models.offline.order_study.points import Group, Point
 from gate_models.offline.order_study.pooled import FULL, Pooled, complete, pool, pooled_table
 from gate_models.offline.order_study.switch_curve import Move, switch_table
-from gate_models.policies.family_gates import RECORDED
 
 Found = Mapping[Group, Sequence[Point]]
 

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from decoding.constraints import Keywords, parse
+from decoding.constraints import parse
+from decoding.constraints.keywords import Keywords
 from decoding.engine.handle import DecodingResult
 from decoding.gates.builtin import NeverGate
 from decoding.models.protocol import DenoisingModel

@@ -16,7 +16,8 @@ from gate_models.features.argmax_fill import Reader
 from gate_models.gates import artifact
 from gate_models.gates.constant import ConstantCut, ConstantGates
 from gate_models.gates.learned import PolicyGate, RawGate, ValueGate
-from gate_models.gates.learned_resolver import LEARNED, LearnedGates
+from gate_models.gates.learned_resolver import LearnedGates
+from gate_models.gates.sources import trained_sources
 from tests.decoding.tiny import job, tiny_model
 from tests.gate_models import synthetic_gates as gates
 
@@ -76,7 +77,7 @@ def test_inside_its_regime_every_source_is_served(resolver, regime, setting, kin
         ("model_hash", "another"),
     ],
 )
-@pytest.mark.parametrize("source", LEARNED)
+@pytest.mark.parametrize("source", trained_sources())
 def test_outside_its_regime_no_source_is(resolver, regime, source, field, value):
     choice = resolver.resolve(GateSettings(source), dataclasses.replace(regime, **{field: value}))
     assert choice.gate is None
@@ -113,7 +114,8 @@ def test_a_refused_gate_is_the_reason(model, regime, tmp_path):
     artifact.save(gates.bundle(model.spec.hash), tmp_path / "commongen-k3")
     path = tmp_path / "commongen-k3" / artifact.DESCRIPTION
     path.write_text(path.read_text().replace('"made-up"', '"tampered"', 1))
-    held = LearnedGates.from_folders([tmp_path], ConstantGates(()), Reader.of(model.spec, model.codec))
+    bundles, refused = artifact.load_all(tmp_path)
+    held = LearnedGates(bundles, ConstantGates(()), Reader.of(model.spec, model.codec), refused)
     choice = held.resolve(GateSettings("policy"), regime)
     assert choice.gate is None
     assert "changed after training" in choice.fallback_reason
@@ -135,7 +137,7 @@ def decode(model, gate, count=4, **policy):
     return [handle.result() for handle in handles]
 
 
-@pytest.mark.parametrize("source", LEARNED)
+@pytest.mark.parametrize("source", trained_sources())
 @pytest.mark.parametrize("width", [1, 8])
 def test_the_engine_hands_off_at_a_checkpoint_and_says_what_was_predicted(model, resolver, source, width):
     settings = {"risk": {"margin": 0.12, "confidence": 0.9}, "value": {"row_price": 0.05}}

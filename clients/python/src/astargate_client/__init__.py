@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from astargate_client.async_client import AsyncClient
 from astargate_client.client import Client
+from astargate_client.committor_calls import JobCancelledError, JobError, JobFailedError, JobTimeoutError
 from astargate_client.constraints import (
     all_of,
     avoid,
@@ -22,6 +23,7 @@ from astargate_client.constraints import (
     word_count,
 )
 from astargate_client.display.canvas import Canvas
+from astargate_client.display.replies import CommittorJob, CommittorResult, GenerateResponse, Sample, Trace
 from astargate_client.errors import (
     AstargateError,
     AuthenticationError,
@@ -29,10 +31,6 @@ from astargate_client.errors import (
     ConnectionFailedError,
     DeadlineError,
     InvalidRequestError,
-    JobCancelledError,
-    JobError,
-    JobFailedError,
-    JobTimeoutError,
     NotFoundError,
     OverloadedError,
     PermissionDeniedError,
@@ -59,16 +57,7 @@ from astargate_client.policies import (
 )
 from astargate_client.specs import Constraint, Gate, Policy
 from astargate_client.streams import AsyncStream, Stream
-from astargate_client.wire import (
-    CommittorJob,
-    CommittorResult,
-    GenerateResponse,
-    HandoffEvent,
-    ReopenEvent,
-    Sample,
-    StepEvent,
-    Trace,
-)
+from astargate_client.wire import HandoffEvent, ReopenEvent, StepEvent
 
 __all__ = [
     "AstargateError",

@@ -1,33 +1,39 @@
-"""What is asked of the server: a `Call` for each thing that it does."""
+"""Requests that the client can send: a `Call` for each, and the plan that waits until a server is ready."""
 
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import httpx
 
-from astargate_client.specs import plain
-from astargate_client.transport.exchange import Call
-from astargate_client.transport.params import known
-from astargate_client.transport.reply import Reply
-from astargate_client.wire import (
+from astargate_client import errors
+from astargate_client.display.replies import (
     ConstraintList,
     GateAuditList,
     GateList,
     GenerateResponse,
-    Health,
     ModelList,
     PolicyList,
 )
+from astargate_client.specs import plain
+from astargate_client.transport.exchange import Call, Plan, Wait, exchange
+from astargate_client.transport.params import known
+from astargate_client.transport.reply import Reply
+from astargate_client.transport.retries import Retries
+from astargate_client.wire import Health
 from astargate_client.wire.requests import GenerateParams
 
 R = TypeVar("R", bound=Reply)
 Timeout = float | httpx.Timeout | None
-DRAWN_SEEDS = 2**31
-EVENT_STREAM = "text/event-stream"
+DRAWN_SEEDS: Final = 2**31
+EVENT_STREAM: Final = "text/event-stream"
+READY_INTERVAL: Final = 0.5
+"""Seconds."""
+ONCE: Final = Retries(limit=0)
 
 
 def reads(kind: type[R]) -> Callable[[httpx.Response], R]:
@@ -52,8 +58,8 @@ def seeded_body(
     """The body. A seed that was left open is drawn here, so that another attempt asks for the very same texts."""
     body = {"prompt": prompt, **known(function, params, kind)}
     body.setdefault("seed", secrets.randbelow(DRAWN_SEEDS))
-    found: dict[str, Any] = plain(body | dict(extra_body or {}))
-    return found
+    filled: dict[str, Any] = plain(body | dict(extra_body or {}))
+    return filled
 
 
 def generate(
@@ -99,3 +105,15 @@ def gate_audit(family: str) -> Call[GateAuditList]:
 
 def ready() -> Call[Health]:
     return Call("GET", "/health/ready", reads(Health))
+
+
+def until_ready(timeout: float) -> Plan[Health]:
+    """Ask for readiness until it is there."""
+    end = time.monotonic() + timeout
+    while True:
+        try:
+            return (yield from exchange(ready(), ONCE))
+        except (errors.ConnectionFailedError, errors.UnavailableError):
+            if time.monotonic() >= end:
+                raise
+        yield Wait(READY_INTERVAL)

@@ -9,21 +9,21 @@ from typing import Any, Self, TypeVar, Unpack
 
 import httpx
 
-from astargate_client import calls, waiting
+from astargate_client import calls
 from astargate_client.calls import Timeout
 from astargate_client.committor import Committor
-from astargate_client.streams import Stream
-from astargate_client.transport.connection import Connection
-from astargate_client.transport.exchange import Call, Plan, Send, Wait, exchange
-from astargate_client.wire import (
+from astargate_client.display.replies import (
     ConstraintList,
     GateAuditList,
     GateList,
     GenerateResponse,
-    Health,
     ModelList,
     PolicyList,
 )
+from astargate_client.streams import Stream
+from astargate_client.transport.connection import Connection
+from astargate_client.transport.exchange import Call, Plan, Send, Wait, exchange
+from astargate_client.wire import Health
 from astargate_client.wire.requests import GenerateParams
 
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class Client:
 
     def wait_until_ready(self, timeout: float = 300.0) -> Health:
         """Wait until requests are taken; after `timeout` seconds, raises what stands in the way."""
-        return self.run(waiting.until_ready(timeout))
+        return self.run(calls.until_ready(timeout))
 
     def close(self) -> None:
         """Close the connections."""

@@ -3,23 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Protocol, TypeVar, Unpack
 
 from astargate_client import committor_calls as calls
 from astargate_client.calls import Timeout
 from astargate_client.committor_calls import JobLike, OnProgress, StateLike
-from astargate_client.wire import CommittorJob, CommittorJobList, HorizonList
+from astargate_client.display.replies import CommittorJob, CommittorJobList, HorizonList
+from astargate_client.transport.connection import Connection
+from astargate_client.transport.exchange import Call, Plan
 from astargate_client.wire.requests import CommittorParams
 
-if TYPE_CHECKING:
-    from astargate_client.async_client import AsyncClient
-    from astargate_client.client import Client
+T = TypeVar("T")
+
+
+class Caller(Protocol):
+    """What `Committor` needs of a client."""
+
+    connection: Connection
+
+    def call(self, call: Call[T]) -> T:
+        """The answer to one request."""
+
+    def run(self, plan: Plan[T]) -> T:
+        """The result of several."""
+
+
+class AsyncCaller(Protocol):
+    """`Caller` with methods to await."""
+
+    connection: Connection
+
+    async def call(self, call: Call[T]) -> T:
+        """The answer to one request."""
+
+    async def run(self, plan: Plan[T]) -> T:
+        """The result of several."""
 
 
 class Committor:
     """Measurements of one client's server. Small ones answer at once, larger ones are jobs."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Caller) -> None:
         self._client = client
 
     def submit(
@@ -78,7 +102,7 @@ class Committor:
 class AsyncCommittor:
     """`Committor` with methods to await."""
 
-    def __init__(self, client: AsyncClient) -> None:
+    def __init__(self, client: AsyncCaller) -> None:
         self._client = client
 
     async def submit(

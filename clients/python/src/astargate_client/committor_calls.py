@@ -8,10 +8,10 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from astargate_client.calls import Timeout, reads, seeded_body
-from astargate_client.errors import JobCancelledError, JobFailedError, JobTimeoutError
+from astargate_client.display.replies import CommittorJob, CommittorJobList, HorizonList
+from astargate_client.errors import AstargateError
 from astargate_client.transport.exchange import Call, Plan, Wait, exchange
 from astargate_client.transport.retries import Retries
-from astargate_client.wire import CommittorJob, CommittorJobList, HorizonList
 from astargate_client.wire.requests import CommittorParams, State
 
 PATH: Final = "/v1/committor"
@@ -21,6 +21,26 @@ StateLike = State | str | float | Sequence[int]
 """Text with [MASK] where a token is undecided, a fraction of a guided run, token ids; or the server's object."""
 OnProgress = Callable[[CommittorJob], object]
 JobLike = CommittorJob | str
+
+
+class JobError(AstargateError):
+    """A job that was waited for and has no result; `job` is its last state."""
+
+    def __init__(self, message: str, *, job: CommittorJob) -> None:
+        super().__init__(message, request_id=job.request_id)
+        self.job = job
+
+
+class JobFailedError(JobError):
+    """The job failed."""
+
+
+class JobCancelledError(JobError):
+    """The job was cancelled."""
+
+
+class JobTimeoutError(JobError):
+    """The job has not ended in the time that was given; it goes on."""
 
 
 def _state(state: StateLike | None) -> Mapping[str, Any] | None:

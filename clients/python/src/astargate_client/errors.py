@@ -6,12 +6,9 @@ import contextlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import httpx
-
-if TYPE_CHECKING:
-    from astargate_client.wire import CommittorJob
 
 
 class AstargateError(Exception):
@@ -103,26 +100,6 @@ class UnavailableError(ServerError):
 
 class DeadlineError(ServerError):
     """504: `deadline_s` has passed."""
-
-
-class JobError(AstargateError):
-    """A job that was waited for and has no result; `job` is its last state."""
-
-    def __init__(self, message: str, *, job: CommittorJob) -> None:
-        super().__init__(message, request_id=job.request_id)
-        self.job = job
-
-
-class JobFailedError(JobError):
-    """The job failed."""
-
-
-class JobCancelledError(JobError):
-    """The job was cancelled."""
-
-
-class JobTimeoutError(JobError):
-    """The job has not ended in the time that was given; it goes on."""
 
 
 _BY_STATUS: Final[Mapping[int, type[StatusError]]] = {

@@ -10,10 +10,10 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from astargate_client import errors
-from astargate_client.transport.reply import Reply
-from astargate_client.wire import GenerateResponse, HandoffEvent, ReopenEvent, Sample, StepEvent
+from astargate_client.display.replies import GenerateResponse, Sample
+from astargate_client.wire import HandoffEvent, ReopenEvent, StepEvent
 
-KINDS: Final[Mapping[str, type[Reply]]] = {
+KINDS: Final[Mapping[str, type[StepEvent | HandoffEvent | ReopenEvent | Sample | GenerateResponse]]] = {
     "step": StepEvent,
     "handoff": HandoffEvent,
     "reopen": ReopenEvent,
@@ -64,8 +64,7 @@ class EventReader:
             kind = KINDS.get(name)
             if kind is None:
                 return UnknownEvent(name, body)
-            event: Event = kind.model_validate(body).with_request_id(self._request_id)  # type: ignore[assignment]
-            return event
+            return kind.model_validate(body).with_request_id(self._request_id)
         except (json.JSONDecodeError, ValidationError) as error:
             message = f"the event {name!r} cannot be read: {error}"
             raise errors.UnreadableAnswerError(message, request_id=self._request_id) from error

@@ -10,8 +10,9 @@ import httpx
 from astargate_client import errors
 from astargate_client.calls import request_id_of
 from astargate_client.display.canvas import Canvas
+from astargate_client.display.replies import GenerateResponse
 from astargate_client.events import Event, EventReader
-from astargate_client.wire import GenerateResponse, ReopenEvent, StepEvent
+from astargate_client.wire import ReopenEvent, StepEvent
 
 
 class _StreamState:

@@ -1,14 +1,29 @@
-"""A canvas in the making: what stands where, and what has just come."""
+"""The text of one sample while it is decoded: the token at each position, and its colour in notebooks and plots."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 MASKED: Final = "·"
 FILLED: Final = "filled"
 RESTORED: Final = "restored"
+
+INK: Final = "#1a1a1a"
+MASK: Final = "#e9e9ea"
+"""The colour of a position that is still undecided."""
+FRESH: Final[Mapping[str, str]] = {"guided": "#f28e2b", "base": "#5b9bd5", "filled": "#b7b7b9", "restored": "#86bf7e"}
+"""Committed in the step that is shown, by phase. Orange and blue stay apart for every kind of sight."""
+KEPT: Final[Mapping[str, str]] = {"guided": "#fbdcbb", "base": "#d2e4f4", "filled": "#d6d6d8", "restored": "#d3e8cf"}
+"""Committed before."""
+
+
+def colour(phase: str | None, *, fresh: bool) -> str:
+    """Of a position by the phase that committed it; None where it is masked."""
+    if phase is None:
+        return MASK
+    return (FRESH if fresh else KEPT).get(phase, MASK)
 
 
 class CommittingStep(Protocol):

@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pydantic import TypeAdapter
 
-from astargate_client import palette
-from astargate_client.display import text
-from astargate_client.display.canvas import MASKED, Canvas
+from astargate_client.display import replay, text
+from astargate_client.display.canvas import INK, MASKED, Canvas, colour
 from astargate_client.transport.reply import Reply
-
-if TYPE_CHECKING:
-    from astargate_client.wire import CommittorJob, CommittorResult, GenerateResponse, Sample, Trace
+from astargate_client.wire import CommittorJob, CommittorResult, GenerateResponse, Sample, Trace
 
 _ANY: Final = TypeAdapter[Any](Any)
 _LEFT: Final = "text-align:left;vertical-align:top"
-_CELL: Final = f"padding:1px 4px;border:1px solid #fff;color:{palette.INK};font:12px monospace;white-space:nowrap"
+_CELL: Final = f"padding:1px 4px;border:1px solid #fff;color:{INK};font:12px monospace;white-space:nowrap"
 
 
 def _row(cells: Iterable[str], tag: str = "td") -> str:
@@ -30,26 +27,26 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f"<table>{_row(map(escape, head), 'th')}{''.join(map(_row, rows))}</table>"
 
 
-def samples(found: Sequence[Sample]) -> str:
+def samples(answers: Sequence[Sample]) -> str:
     """A row a sample: text, checks, rows, gate."""
     rows = []
-    for one in found:
+    for sample in answers:
         checks = "<br>".join(
             f'<span title="{escape(check.detail)}">{text.verdict(check.satisfied)}{escape(check.name)}</span>'
-            for check in one.checks
+            for check in sample.checks
         )
-        spent = one.forward_evaluations
-        gate = escape(text.decision(one.gate))
-        if one.gate.fallback_reason:
-            gate += f"<br><small>{escape(one.gate.fallback_reason)}</small>"
+        spent = sample.forward_evaluations
+        gate = escape(text.decision(sample.gate))
+        if sample.gate.fallback_reason:
+            gate += f"<br><small>{escape(sample.gate.fallback_reason)}</small>"
         rows.append(
             [
-                str(one.index),
-                f"{text.verdict(one.satisfied)}{escape(one.text)}",
+                str(sample.index),
+                f"{text.verdict(sample.satisfied)}{escape(sample.text)}",
                 checks,
                 f"{spent.total} of {spent.full_cfg_equivalent}",
                 gate,
-                str(one.seed),
+                str(sample.seed),
             ]
         )
     return _table(["", "text", "checks", "rows", "guidance", "seed"], rows)
@@ -61,9 +58,10 @@ def response(answer: GenerateResponse) -> str:
     return f"<div>{head}{samples(answer.samples)}</div>"
 
 
-def trace(found: Trace) -> str:
+def trace(run: Trace) -> str:
     """The canvas after each step, coloured as in `Trace.plot`."""
-    rows = [_canvas(step.step, canvas) for step, canvas in zip(found.recorded_steps(), found.canvases(), strict=True)]
+    steps = zip(replay.recorded_steps(run), replay.canvases(run), strict=True)
+    rows = [_canvas(step.step, canvas) for step, canvas in steps]
     return f'<table style="border-collapse:collapse">{"".join(rows)}</table>'
 
 
@@ -72,8 +70,8 @@ def _canvas(step: int, canvas: Canvas) -> str:
     for position in range(len(canvas)):
         cell = canvas.cells.get(position)
         shown = MASKED if cell is None else escape(cell.piece)
-        colour = palette.colour(None if cell is None else cell.phase, fresh=position in canvas.fresh)
-        cells.append(f'<td style="{_CELL};background:{colour}">{shown}</td>')
+        background = colour(None if cell is None else cell.phase, fresh=position in canvas.fresh)
+        cells.append(f'<td style="{_CELL};background:{background}">{shown}</td>')
     return f"<tr>{''.join(cells)}</tr>"
 
 
@@ -92,18 +90,18 @@ def _value(value: Any) -> str:
     return "" if value is None else escape(str(value))
 
 
-def result(found: CommittorResult) -> str:
+def result(measured: CommittorResult) -> str:
     """A row a state."""
     rows = [
         [str(point.step), f"{point.fraction:.2f}", *(text.interval(one) for one in (point.q0, point.qg, point.value))]
-        for point in found.points
+        for point in measured.points
     ]
-    return f"<div>{escape(text.horizon(found))}{_table(['step', 'fraction', 'q0', 'qg', 'V'], rows)}</div>"
+    return f"<div>{escape(text.horizon(measured))}{_table(['step', 'fraction', 'q0', 'qg', 'V'], rows)}</div>"
 
 
-def job(found: CommittorJob) -> str:
+def job(measurement: CommittorJob) -> str:
     """Status, progress bar, result."""
-    done = found.progress
-    head = f"<b>{escape(found.id)}</b> {escape(found.status)} {escape(found.error or '')} "
+    done = measurement.progress
+    head = f"<b>{escape(measurement.id)}</b> {escape(measurement.status)} {escape(measurement.error or '')} "
     bar = f'<progress value="{done.rollouts}" max="{done.rollouts_total}"></progress>'
-    return f"<div>{head}{bar}{'' if found.result is None else result(found.result)}</div>"
+    return f"<div>{head}{bar}{'' if measurement.result is None else result(measurement.result)}</div>"

@@ -1,160 +1,149 @@
-"""What answers can do beyond holding fields: base classes of the generated wire types."""
+"""The server's answers as a user meets them: the generated fields, and how they print, list and plot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from itertools import pairwise
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol
 
-from pydantic import Field
-
-from astargate_client.display import html, text
+from astargate_client import wire
+from astargate_client.display import html, replay, text
 from astargate_client.display.canvas import Canvas
 from astargate_client.transport.reply import Reply
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from astargate_client import wire
+    from matplotlib.axes import Axes  # an optional dependency
 
 
-class _Shown(Reply):
+class _Shown:
     """Prints as it is shown in a terminal."""
 
     def __str__(self) -> str:
         return repr(self)
 
 
-class ForwardEvaluationsBehaviour(Reply):
+class ForwardEvaluations(wire.ForwardEvaluations):
     @property
     def saved_share(self) -> float:
         """`saved` as a share of full CFG; negative where the policy cost more."""
-        rows = cast("wire.ForwardEvaluations", self)
-        return rows.saved / rows.full_cfg_equivalent
+        return self.saved / self.full_cfg_equivalent
 
 
-class SampleBehaviour(_Shown):
-    def __repr__(self) -> str:
-        return f"<Sample {text.sample(cast('wire.Sample', self))}>"
-
-    def _repr_html_(self) -> str:
-        return html.samples([cast("wire.Sample", self)])
-
-
-class GenerateResponseBehaviour(_Shown):
-    @property
-    def text(self) -> str:
-        """Text of the first sample."""
-        return cast("wire.GenerateResponse", self).samples[0].text
-
-    def __repr__(self) -> str:
-        return text.response(cast("wire.GenerateResponse", self))
-
-    def _repr_html_(self) -> str:
-        return html.response(cast("wire.GenerateResponse", self))
-
-
-class TraceStep(Reply):
-    """One denoising step; what else the server records of it is there as attributes."""
-
-    step: int
-    phase: str
-    positions: list[int]
-    tokens: list[int]
-    pieces: list[str]
-    confidence: list[float]
-    masked: int
-    """Masked positions before the step."""
-    filled: list[int] = Field(default_factory=list)
-
-
-class Resumption(Reply):
-    """Where a run went on from another canvas than its last step's: a repair round, or a further attempt."""
-
-    index: int
-    """Steps before it."""
-    canvas: list[int]
-    """Token ids, the mask's where undecided."""
-    reopened: list[int]
-    """Committed positions that were masked again."""
-    attempt: int
-    round: int
-
-
-class TraceBehaviour(_Shown):
-    def recorded_steps(self) -> list[TraceStep]:
+class Trace(_Shown, wire.Trace):
+    def recorded_steps(self) -> list[replay.TraceStep]:
         """The steps, with typed fields."""
-        return [TraceStep.model_validate(step) for step in cast("wire.Trace", self).steps]
+        return replay.recorded_steps(self)
 
-    def resumptions(self) -> list[Resumption]:
+    def resumptions(self) -> list[replay.Resumption]:
         """Repair rounds and further attempts, with typed fields."""
-        return [Resumption.model_validate(one) for one in cast("wire.Trace", self).resumed]
+        return replay.resumptions(self)
 
     def canvases(self) -> Iterator[Canvas]:
         """The canvas after each step; one object that goes on changing."""
-        trace, steps = cast("wire.Trace", self), self.recorded_steps()
-        pieces = dict(zip(trace.tokens, trace.pieces, strict=True))
-        pieces |= {token: piece for step in steps for token, piece in zip(step.tokens, step.pieces, strict=True)}
-        turns = {turn.index: turn for turn in self.resumptions()}
-        canvas = Canvas(len(trace.tokens))
-        for row, step in enumerate(steps):
-            if row in turns:
-                turn = turns[row]
-                canvas.resume(turn.canvas, [pieces.get(token, "") for token in turn.canvas], turn.reopened)
-            canvas.commit(step)
-            yield canvas
+        return replay.canvases(self)
 
     def handoff_rows(self) -> list[int]:
         """Indices of base steps after a guided one: once, or more often where guidance comes back."""
-        steps = self.recorded_steps()
-        starts = {turn.index for turn in self.resumptions()}
-        return [
-            row
-            for row, (before, after) in enumerate(pairwise(steps), start=1)
-            if (before.phase, after.phase) == ("guided", "base") and row not in starts
-        ]
+        return replay.handoff_rows(self)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the canvas step by step: time downwards, one column a position. Needs `astargate-client[plot]`."""
         _need_matplotlib()
-        from astargate_client.display.plot import draw  # noqa: PLC0415  (loads matplotlib)
+        from astargate_client.display.plot import draw_trace  # noqa: PLC0415  (loads matplotlib)
 
-        return draw(cast("wire.Trace", self), ax)
+        return draw_trace(self, ax)
 
     def __repr__(self) -> str:
-        return text.trace(cast("wire.Trace", self))
+        return text.trace(self)
 
     def _repr_html_(self) -> str:
-        return html.trace(cast("wire.Trace", self))
+        return html.trace(self)
 
 
-class ListBehaviour(Reply):
-    def _repr_html_(self) -> str:
-        return html.table(cast("wire.ModelList", self).data)
+class Sample(_Shown, wire.Sample):
+    forward_evaluations: ForwardEvaluations
+    trace: Trace | None = None
 
-
-class CommittorJobBehaviour(_Shown):
     def __repr__(self) -> str:
-        return text.job(cast("wire.CommittorJob", self))
+        return f"<Sample {text.sample(self)}>"
 
     def _repr_html_(self) -> str:
-        return html.job(cast("wire.CommittorJob", self))
+        return html.samples([self])
 
 
-class CommittorResultBehaviour(_Shown):
+class GenerateResponse(_Shown, wire.GenerateResponse):
+    # To a type checker a list of a subclass is no list of the class, since one could append to it. Answers are frozen.
+    samples: list[Sample]  # type: ignore[assignment]
+
+    @property
+    def text(self) -> str:
+        """Text of the first sample."""
+        return self.samples[0].text
+
     def __repr__(self) -> str:
-        return text.result(cast("wire.CommittorResult", self))
+        return text.response(self)
 
     def _repr_html_(self) -> str:
-        return html.result(cast("wire.CommittorResult", self))
+        return html.response(self)
+
+
+class CommittorResult(_Shown, wire.CommittorResult):
+    def __repr__(self) -> str:
+        return text.result(self)
+
+    def _repr_html_(self) -> str:
+        return html.result(self)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw q0 and qg over the run, with their intervals and a*. Needs `astargate-client[plot]`."""
         _need_matplotlib()
-        from astargate_client.curve_plot import draw  # noqa: PLC0415  (loads matplotlib)
+        from astargate_client.display.plot import draw_switch_curve  # noqa: PLC0415  (loads matplotlib)
 
-        return draw(cast("wire.CommittorResult", self), ax)
+        return draw_switch_curve(self, ax)
+
+
+class CommittorJob(_Shown, wire.CommittorJob):
+    result: CommittorResult | None
+
+    def __repr__(self) -> str:
+        return text.job(self)
+
+    def _repr_html_(self) -> str:
+        return html.job(self)
+
+
+class _Rows(Protocol):
+    @property
+    def data(self) -> Sequence[Reply]: ...
+
+
+class _Listing:
+    """Is a table in a notebook."""
+
+    def _repr_html_(self: _Rows) -> str:
+        return html.table(self.data)
+
+
+class CommittorJobList(_Listing, wire.CommittorJobList):
+    data: list[CommittorJob]  # type: ignore[assignment]
+
+
+class HorizonList(_Listing, wire.HorizonList): ...
+
+
+class ModelList(_Listing, wire.ModelList): ...
+
+
+class GateList(_Listing, wire.GateList): ...
+
+
+class GateAuditList(_Listing, wire.GateAuditList): ...
+
+
+class PolicyList(_Listing, wire.PolicyList): ...
+
+
+class ConstraintList(_Listing, wire.ConstraintList): ...
 
 
 def _need_matplotlib() -> None:

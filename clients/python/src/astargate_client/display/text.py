@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import shorten
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from astargate_client.wire import (
-        CommittorJob,
-        CommittorResult,
-        GateResult,
-        GenerateResponse,
-        Interval,
-        Proportion,
-        Sample,
-        Trace,
-    )
+from astargate_client.display import replay
+from astargate_client.wire import (
+    CommittorJob,
+    CommittorResult,
+    GateResult,
+    GenerateResponse,
+    Interval,
+    Proportion,
+    Sample,
+    Trace,
+)
 
 SHOWN = 80
 """Characters of a text."""
@@ -34,13 +33,13 @@ def decision(gate: GateResult) -> str:
     return {"full_cfg": "guided to the end", "base": "never guided"}.get(gate.decision, gate.decision)
 
 
-def sample(found: Sample) -> str:
+def sample(answer: Sample) -> str:
     """One line: verdict, text, rows, gate."""
-    rows = found.forward_evaluations
-    shown = shorten(found.text, SHOWN, placeholder="…")
+    rows = answer.forward_evaluations
+    shown = shorten(answer.text, SHOWN, placeholder="…")
     return (
-        f"{found.index}: {verdict(found.satisfied)}{shown!r} "
-        f"({rows.total} of {rows.full_cfg_equivalent} rows, {decision(found.gate)})"
+        f"{answer.index}: {verdict(answer.satisfied)}{shown!r} "
+        f"({rows.total} of {rows.full_cfg_equivalent} rows, {decision(answer.gate)})"
     )
 
 
@@ -59,40 +58,40 @@ def response(answer: GenerateResponse) -> str:
     return "\n".join([head, *(f"  {sample(one)}" for one in answer.samples)])
 
 
-def trace(found: Trace) -> str:
+def trace(run: Trace) -> str:
     """The canvas of every step, a line each."""
     lines = [
         f"{step.step:>4} {step.phase:<6} {canvas}"
-        for step, canvas in zip(found.recorded_steps(), found.canvases(), strict=True)
+        for step, canvas in zip(replay.recorded_steps(run), replay.canvases(run), strict=True)
     ]
-    return "\n".join([f"<Trace of {len(lines)} steps, {len(found.tokens)} positions>", *lines])
+    return "\n".join([f"<Trace of {len(lines)} steps, {len(run.tokens)} positions>", *lines])
 
 
-def interval(found: Interval | Proportion) -> str:
+def interval(share: Interval | Proportion) -> str:
     """An estimate with its interval."""
-    return f"{found.estimate:.2f} [{found.low:.2f}, {found.high:.2f}]"
+    return f"{share.estimate:.2f} [{share.low:.2f}, {share.high:.2f}]"
 
 
-def horizon(found: CommittorResult) -> str:
+def horizon(measured: CommittorResult) -> str:
     """a* in words; empty where no horizon was asked for."""
-    if found.horizon is None:
+    if measured.horizon is None:
         return ""
-    where = "censored" if found.horizon.censored else f"step {found.horizon.step}"
-    return f"a* {where}, fate {found.handoff_fate}"
+    where = "censored" if measured.horizon.censored else f"step {measured.horizon.step}"
+    return f"a* {where}, fate {measured.handoff_fate}"
 
 
-def result(found: CommittorResult) -> str:
+def result(measured: CommittorResult) -> str:
     """A line a state: q0, qg and what guidance is worth."""
     lines = [
         f"  step {point.step:>3}: q0 {interval(point.q0)}  qg {interval(point.qg)}  V {interval(point.value)}"
-        for point in found.points
+        for point in measured.points
     ]
-    head = f"<CommittorResult of {found.forward_evaluations} rows {horizon(found)}".rstrip()
+    head = f"<CommittorResult of {measured.forward_evaluations} rows {horizon(measured)}".rstrip()
     return "\n".join([f"{head}>", *lines])
 
 
-def job(found: CommittorJob) -> str:
+def job(measurement: CommittorJob) -> str:
     """Status and progress, then the result."""
-    done = found.progress
-    head = f"<CommittorJob {found.id} {found.status}, {done.rollouts} of {done.rollouts_total} rollouts>"
-    return head if found.result is None else f"{head}\n{result(found.result)}"
+    done = measurement.progress
+    head = f"<CommittorJob {measurement.id} {measurement.status}, {done.rollouts} of {done.rollouts_total} rollouts>"
+    return head if measurement.result is None else f"{head}\n{result(measurement.result)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from astargate_client.display.replies import ListBehaviour
 from astargate_client.transport.reply import Reply
 
 
@@ -19,6 +18,26 @@ class ChosenSamples(Reply):
 
     unfinished: int
     """Cancelled or failed before the gate had decided."""
+
+
+class PairCounts(Reply):
+    """Pairs by verdict: the handoff's before full CFG's."""
+
+    ok_ok: int
+    ok_fail: int
+    fail_ok: int
+    fail_fail: int
+
+
+class SuccessGap(Reply):
+    """Success of handed-off texts less that of full CFG from the same states; negative is a loss."""
+
+    estimate: float | None
+    """Null before the first pair."""
+
+    low: float
+    high: float
+    """Ends of an interval that holds at all times at once."""
 
 
 class GateAudit(Reply):
@@ -77,27 +96,7 @@ class GateAudit(Reply):
     """Share of its samples that is chosen now."""
 
 
-class GateAuditList(ListBehaviour):
+class GateAuditList(Reply):
     family: str
     data: list[GateAudit]
     object: Literal["list"] = "list"
-
-
-class PairCounts(Reply):
-    """Pairs by verdict: the handoff's before full CFG's."""
-
-    ok_ok: int
-    ok_fail: int
-    fail_ok: int
-    fail_fail: int
-
-
-class SuccessGap(Reply):
-    """Success of handed-off texts less that of full CFG from the same states; negative is a loss."""
-
-    estimate: float | None
-    """Null before the first pair."""
-
-    low: float
-    high: float
-    """Ends of an interval that holds at all times at once."""

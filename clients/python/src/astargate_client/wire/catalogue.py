@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from astargate_client.display.replies import ListBehaviour
 from astargate_client.transport.reply import Reply
 
 from . import shared
@@ -54,12 +53,6 @@ class CertifiedMargin(Reply):
     """The largest threshold that is certified (`drained`); null where none is."""
 
 
-class ConstraintList(ListBehaviour):
-    data: list[ConstraintType]
-    families: list[str]
-    object: Literal["list"] = "list"
-
-
 class ConstraintType(Reply):
     type: str
     family: str | None
@@ -87,13 +80,6 @@ class Defaults(Reply):
     """A longer canvas is cut into blocks of at most this length, or end-of-text is deferred."""
 
     defer_eos: bool
-
-
-class GateFamily(Reply):
-    family: str
-    gates: list[GateInfo]
-    audits: list[OfflineAudit]
-    """Of the learned gates that this server holds; empty where none was audited."""
 
 
 class GateInfo(Reply):
@@ -125,7 +111,7 @@ class GateInfo(Reply):
     """Total variation below which a `drained` gate hands off; null: it never does, or the source has none."""
 
 
-class GateList(ListBehaviour):
+class GateList(Reply):
     data: list[GateInfo]
     refused: list[str]
     """Stored gates that must not be used, and why."""
@@ -174,7 +160,7 @@ class Model(Reply):
     owned_by: str = "astargate"
 
 
-class ModelList(ListBehaviour):
+class ModelList(Reply):
     data: list[Model]
     object: Literal["list"] = "list"
 
@@ -195,16 +181,29 @@ class OfflineAudit(Reply):
     points: list[AuditedSource]
 
 
-class PolicyList(ListBehaviour):
-    data: list[PresetInfo]
-    gate_sources: list[GateSourceInfo]
-    repair_selectors: list[str]
-    orders: list[str]
-    confidence_kinds: list[str]
+class ConstraintList(Reply):
+    data: list[ConstraintType]
+    families: list[str]
     object: Literal["list"] = "list"
+
+
+class GateFamily(Reply):
+    family: str
+    gates: list[GateInfo]
+    audits: list[OfflineAudit]
+    """Of the learned gates that this server holds; empty where none was audited."""
 
 
 class PresetInfo(Reply):
     preset: str
     description: str
     policy: shared.ResolvedPolicy
+
+
+class PolicyList(Reply):
+    data: list[PresetInfo]
+    gate_sources: list[GateSourceInfo]
+    repair_selectors: list[str]
+    orders: list[str]
+    confidence_kinds: list[str]
+    object: Literal["list"] = "list"

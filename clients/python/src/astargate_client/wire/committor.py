@@ -4,77 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from astargate_client.display.replies import (
-    CommittorJobBehaviour,
-    CommittorResultBehaviour,
-    ListBehaviour,
-)
 from astargate_client.transport.reply import Reply
-
-
-class CommittorJob(CommittorJobBehaviour):
-    """A measurement. Links: GET /committor/{id} follows it, DELETE cancels it."""
-
-    id: str
-    status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
-    created: float
-    """Unix times, seconds."""
-
-    started: float | None
-    finished: float | None
-    model: str
-    model_hash: str
-    request: dict[str, Any]
-    """As sent, with the seed that is used."""
-
-    progress: Progress
-    result: CommittorResult | None
-    error: str | None
-    object: Literal["committor"] = "committor"
-
-
-class CommittorJobList(ListBehaviour):
-    data: list[CommittorJob]
-    """Newest first, without their results."""
-
-    has_more: bool
-    """Whether there are more; ask with after= the last id."""
-
-    object: Literal["list"] = "list"
-
-
-class CommittorPoint(Reply):
-    """One state, continued `rollouts` times in each arm."""
-
-    step: int
-    fraction: float
-    """step / T."""
-
-    committed_fraction: float
-    masked: int
-    q0: Proportion
-    """Base continuation, tail_width positions a step."""
-
-    qg: Proportion
-    """Guided continuation."""
-
-    value: Interval
-    """V = qg - q0, what guidance is still worth here; Newcombe's interval."""
-
-    graded_value: Interval
-    """The same difference of the graded scores."""
-
-
-class CommittorResult(CommittorResultBehaviour):
-    points: list[CommittorPoint]
-    """One for a state; with horizon: true the switch curve along one recorded guided run."""
-
-    forward_evaluations: int
-    """Rows of the recorded run and of all continuations."""
-
-    cross_fitted: CrossFitted | None = None
-    handoff_fate: str | None = None
-    horizon: MeasuredHorizon | None = None
 
 
 class CrossFitted(Reply):
@@ -113,7 +43,7 @@ class HorizonInfo(Reply):
     """Where repair.anchor 'peak' begins; null where the horizon was measured before this was kept."""
 
 
-class HorizonList(ListBehaviour):
+class HorizonList(Reply):
     data: list[HorizonInfo]
     has_more: bool
     object: Literal["list"] = "list"
@@ -165,3 +95,68 @@ class Proportion(Reply):
     rollouts: int
     mean_score: float
     """Mean graded score, in [0, 1]."""
+
+
+class CommittorPoint(Reply):
+    """One state, continued `rollouts` times in each arm."""
+
+    step: int
+    fraction: float
+    """step / T."""
+
+    committed_fraction: float
+    masked: int
+    q0: Proportion
+    """Base continuation, tail_width positions a step."""
+
+    qg: Proportion
+    """Guided continuation."""
+
+    value: Interval
+    """V = qg - q0, what guidance is still worth here; Newcombe's interval."""
+
+    graded_value: Interval
+    """The same difference of the graded scores."""
+
+
+class CommittorResult(Reply):
+    points: list[CommittorPoint]
+    """One for a state; with horizon: true the switch curve along one recorded guided run."""
+
+    forward_evaluations: int
+    """Rows of the recorded run and of all continuations."""
+
+    cross_fitted: CrossFitted | None = None
+    handoff_fate: str | None = None
+    horizon: MeasuredHorizon | None = None
+
+
+class CommittorJob(Reply):
+    """A measurement. Links: GET /committor/{id} follows it, DELETE cancels it."""
+
+    id: str
+    status: Literal["queued", "running", "succeeded", "failed", "cancelled"]
+    created: float
+    """Unix times, seconds."""
+
+    started: float | None
+    finished: float | None
+    model: str
+    model_hash: str
+    request: dict[str, Any]
+    """As sent, with the seed that is used."""
+
+    progress: Progress
+    result: CommittorResult | None
+    error: str | None
+    object: Literal["committor"] = "committor"
+
+
+class CommittorJobList(Reply):
+    data: list[CommittorJob]
+    """Newest first, without their results."""
+
+    has_more: bool
+    """Whether there are more; ask with after= the last id."""
+
+    object: Literal["list"] = "list"

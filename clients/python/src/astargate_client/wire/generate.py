@@ -4,12 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from astargate_client.display.replies import (
-    ForwardEvaluationsBehaviour,
-    GenerateResponseBehaviour,
-    SampleBehaviour,
-    TraceBehaviour,
-)
 from astargate_client.transport.reply import Reply
 
 from . import shared
@@ -24,7 +18,7 @@ class CheckResult(Reply):
     detail: str
 
 
-class ForwardEvaluations(ForwardEvaluationsBehaviour):
+class ForwardEvaluations(Reply):
     """Rows through the model. conditional + unconditional = total; probe, repair and audit are shares of that total."""
 
     conditional: int
@@ -68,25 +62,6 @@ class GateResult(Reply):
 
     nearest_regime: dict[str, Any] | None
     """The nearest setting that a gate was audited in."""
-
-
-class GenerateResponse(GenerateResponseBehaviour):
-    """The samples in order, and what was decided for all of them."""
-
-    id: str
-    model: str
-    model_hash: str
-    created: int
-    """Unix time, seconds."""
-
-    family: str | None
-    gen_length: int
-    steps: int
-    block_length: int | None
-    defer_eos: bool
-    policy: shared.ResolvedPolicy
-    samples: list[Sample]
-    usage: Usage
 
 
 class HandoffEvent(Reply):
@@ -170,7 +145,40 @@ class RepairResult(Reply):
     """Why repair began at the end of the run in place of the 'peak' that was asked for."""
 
 
-class Sample(SampleBehaviour):
+class StepEvent(Reply):
+    """Event `step`: one denoising step of one sample."""
+
+    index: int
+    step: int
+    phase: Literal["guided", "base"]
+    positions: list[int]
+    tokens: list[int]
+    pieces: list[str]
+    confidence: list[float]
+    filled: list[int]
+    masked: int
+    """Masked positions before the step."""
+
+
+class Trace(Reply):
+    """The run of one sample: each step's StepStats, with `pieces`, one display string a token."""
+
+    start_step: int
+    steps: list[dict[str, Any]]
+    resumed: list[dict[str, Any]]
+    """Repair rounds and further attempts: the canvas from which step `index` of `steps` went on."""
+
+    tokens: list[int]
+    pieces: list[str]
+
+
+class Usage(Reply):
+    prompt_tokens: int
+    completion_tokens: int
+    forward_evaluations: int
+
+
+class Sample(Reply):
     index: int
     seed: int
     text: str
@@ -191,34 +199,20 @@ class Sample(SampleBehaviour):
     trace: Trace | None = None
 
 
-class StepEvent(Reply):
-    """Event `step`: one denoising step of one sample."""
+class GenerateResponse(Reply):
+    """The samples in order, and what was decided for all of them."""
 
-    index: int
-    step: int
-    phase: Literal["guided", "base"]
-    positions: list[int]
-    tokens: list[int]
-    pieces: list[str]
-    confidence: list[float]
-    filled: list[int]
-    masked: int
-    """Masked positions before the step."""
+    id: str
+    model: str
+    model_hash: str
+    created: int
+    """Unix time, seconds."""
 
-
-class Trace(TraceBehaviour):
-    """The run of one sample: each step's StepStats, with `pieces`, one display string a token."""
-
-    start_step: int
-    steps: list[dict[str, Any]]
-    resumed: list[dict[str, Any]]
-    """Repair rounds and further attempts: the canvas from which step `index` of `steps` went on."""
-
-    tokens: list[int]
-    pieces: list[str]
-
-
-class Usage(Reply):
-    prompt_tokens: int
-    completion_tokens: int
-    forward_evaluations: int
+    family: str | None
+    gen_length: int
+    steps: int
+    block_length: int | None
+    defer_eos: bool
+    policy: shared.ResolvedPolicy
+    samples: list[Sample]
+    usage: Usage

@@ -167,43 +167,6 @@ class GenerateParams(TypedDict, total=False):
     """Return every denoising step; n * steps of at most 4096."""
 
 
-class PolicySettings(TypedDict, total=False):
-    """How guidance is spent. A field that is left out (or null) takes the preset's value; an unused one is refused."""
-
-    boost_threshold: float | None
-    """Guidance first: a guided step also commits every token whose probability guidance raises by this much, each token once, at most `guided_width`."""
-
-    budget_rows: int | None
-    """Forward evaluations that repair rounds and further attempts may bring a sample to; none begins that could exceed it."""
-
-    guidance_scale: float | None
-    """w in c + w(c - u), LLaDA's cfg_scale; Dream's u + g(c - u) is g = w + 1. 0 is the base decoder."""
-
-    guided_width: int | None
-    """Positions committed per guided step; 1 follows the schedule."""
-
-    on_fallback: Literal["full_cfg", "base", "reject"] | None
-    """What a request gets that no gate serves: full guidance, none, or a 422."""
-
-    order: Literal["confidence", "random", "guidance_boost", "boost_confidence"] | None
-    """Commit order while guided; afterwards confidence order, but for 'random', which stays."""
-
-    repair: RepairOptions | None
-    """What is done with a finished text that fails its constraint; None: nothing."""
-
-    tail_refresh: int | None
-    """With tail_reuse: run everything again every so many base steps (1: always, exact)."""
-
-    tail_reuse: Literal["prefix", "dual"] | None
-    """Approximate, faster base steps: keep keys and values, run only from the active block on ('prefix') or it alone ('dual')."""
-
-    tail_threshold: float | None
-    """Adaptive tail: commit every token of at least this probability, at least what the schedule needs to end in time and at most `tail_width`."""
-
-    tail_width: int | None
-    """Positions committed per base step after handoff; 1 follows the schedule."""
-
-
 class RepairOptions(TypedDict, total=False):
     """How a text that fails its constraint is repaired; a field that is left out takes the default."""
 
@@ -247,3 +210,40 @@ class State(TypedDict, total=False):
 
     tokens: list[int] | None
     """Token ids of the whole canvas, the model's mask id where undecided."""
+
+
+class PolicySettings(TypedDict, total=False):
+    """How guidance is spent. A field that is left out (or null) takes the preset's value; an unused one is refused."""
+
+    boost_threshold: float | None
+    """Guidance first: a guided step also commits every token whose probability guidance raises by this much, each token once, at most `guided_width`."""
+
+    budget_rows: int | None
+    """Forward evaluations that repair rounds and further attempts may bring a sample to; none begins that could exceed it."""
+
+    guidance_scale: float | None
+    """w in c + w(c - u), LLaDA's cfg_scale; Dream's u + g(c - u) is g = w + 1. 0 is the base decoder."""
+
+    guided_width: int | None
+    """Positions committed per guided step; 1 follows the schedule."""
+
+    on_fallback: Literal["full_cfg", "base", "reject"] | None
+    """What a request gets that no gate serves: full guidance, none, or a 422."""
+
+    order: Literal["confidence", "random", "guidance_boost", "boost_confidence"] | None
+    """Commit order while guided; afterwards confidence order, but for 'random', which stays."""
+
+    repair: RepairOptions | None
+    """What is done with a finished text that fails its constraint; None: nothing."""
+
+    tail_refresh: int | None
+    """With tail_reuse: run everything again every so many base steps (1: always, exact)."""
+
+    tail_reuse: Literal["prefix", "dual"] | None
+    """Approximate, faster base steps: keep keys and values, run only from the active block on ('prefix') or it alone ('dual')."""
+
+    tail_threshold: float | None
+    """Adaptive tail: commit every token of at least this probability, at least what the schedule needs to end in time and at most `tail_width`."""
+
+    tail_width: int | None
+    """Positions committed per base step after handoff; 1 follows the schedule."""

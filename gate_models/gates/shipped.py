@@ -1,0 +1,67 @@
+"""The gates that a model gets: those of the package, and those of a folder of the operator's own.
+
+The chain is the same for the server and for offline runs: learned gates, below them constant cuts, below them drained
+thresholds, below them the gates that need no data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from decoding.models.protocol import DenoisingModel, ModelSpec
+from gate_models.features.argmax_fill import Reader
+from gate_models.gates import artifact
+from gate_models.gates.bundle import GateBundle
+from gate_models.gates.calibrated import shipped_file
+from gate_models.gates.constant import ConstantCut, ConstantGates, shipped_cuts
+from gate_models.gates.drained import DrainedGates, DrainedThreshold, shipped_thresholds
+from gate_models.gates.learned_resolver import LearnedGates
+from gate_models.gates.paper_constants import paper_constants
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrations:
+    """What was measured without learning a gate, each in one regime."""
+
+    cuts: tuple[ConstantCut, ...]
+    thresholds: tuple[DrainedThreshold, ...]
+
+    @staticmethod
+    def shipped(spec: ModelSpec) -> Calibrations:
+        """Those of the package, with the paper's own cuts where `spec` is the paper's model."""
+        return Calibrations((*shipped_cuts(), *paper_constants(spec)), tuple(shipped_thresholds()))
+
+    def resolver(self) -> ConstantGates:
+        """Cuts over thresholds over the gates that need no data."""
+        return ConstantGates(self.cuts, DrainedGates(self.thresholds))
+
+
+def shipped_folder() -> Path:
+    """Folder of the learned gates that the package ships."""
+    return shipped_file("gates")
+
+
+def gates_for(model: DenoisingModel, calibrations: Calibrations, folder: Path | None = None) -> LearnedGates:
+    """The gates of `folder` and then the package's over `calibrations`. A stored gate that must not be used is left out
+    with its reason (`LearnedGates.refused`).
+    """
+    stored = [*([] if folder is None else [artifact.load_all(folder)]), _shipped()]
+    return LearnedGates(
+        [bundle for bundles, _ in stored for bundle in bundles],
+        calibrations.resolver(),
+        Reader.of(model.spec, model.codec),
+        [reason for _, refused in stored for reason in refused],
+    )
+
+
+def shipped_gates(model: DenoisingModel) -> LearnedGates:
+    """The package's gates for `model`. One resolver serves all texts of a cell: the engine asks a gate once a step."""
+    return gates_for(model, Calibrations.shipped(model.spec))
+
+
+@cache
+def _shipped() -> tuple[list[GateBundle], list[tuple[str, str]]]:
+    """The package's learned gates, read once."""
+    return artifact.load_all(shipped_folder())
