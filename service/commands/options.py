@@ -17,7 +17,6 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
-from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
 from service.schemas.base import field_docs
@@ -217,7 +216,7 @@ def _parameter(
     name = f"--{option.name or _dashed(field.name)}"
     info = typer.Option(
         f"{name}/--no-{name[2:]}" if kind is bool else name,
-        help=escape(described),
+        help=literal(described),
         min=option.minimum,
         max=option.maximum,
         rich_help_panel=panel,
@@ -229,6 +228,11 @@ def _parameter(
         default=inspect.Parameter.empty if default is dataclasses.MISSING else default,
         annotation=Annotated[kind | None if default is None else kind, info],
     )
+
+
+def literal(text: str) -> str:
+    """Help as it stands: typer takes what is in square brackets for a style and leaves it out."""
+    return text.replace("[", r"\[")
 
 
 def _plain(kind: Any) -> Any:

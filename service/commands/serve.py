@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final, get_args
 
 import typer
 from pydantic import ValidationError
-from rich.markup import escape
 
+from service.commands.options import literal
 from service.config.settings import Settings
 
 ENVIRONMENT_ONLY: Final = ("api_keys",)
@@ -52,7 +52,7 @@ def _options() -> list[inspect.Parameter]:
             continue
         shown = "" if field.default is None else f" (default: {field.default})"
         info = typer.Option(
-            help=escape(f"{field.description}{shown} (environment: ASTARGATE_{name.upper()})"),
+            help=literal(f"{field.description}{shown} (environment: ASTARGATE_{name.upper()})"),
             show_default=False,
             rich_help_panel=panel,
         )
