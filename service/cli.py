@@ -11,11 +11,14 @@ from service.commands import (
     bench,
     card,
     census,
+    deployment,
+    drained,
     evaluate,
     gate,
     generate,
     key,
     models,
+    order_study,
     repair_census,
     serve,
     train,
@@ -56,10 +59,13 @@ app.command("models", rich_help_panel=SERVING)(models.run)
 app.add_typer(key.app, name="key", rich_help_panel=SERVING)
 
 app.add_typer(gate.app, name="gate", rich_help_panel=GATES)
+app.add_typer(drained.app, name="drained", rich_help_panel=GATES)
 
 app.add_typer(census.app, name="census", rich_help_panel=STUDIES)
 app.command("evaluate", cls=Command, rich_help_panel=STUDIES)(evaluate.run)
 app.command("repair-census", rich_help_panel=STUDIES)(repair_census.run)
+app.add_typer(deployment.app, name="deployment", rich_help_panel=STUDIES)
+app.add_typer(order_study.app, name="order-study", rich_help_panel=STUDIES)
 app.command("bench", cls=Command, rich_help_panel=STUDIES)(bench.run)
 app.command("bench-precision", rich_help_panel=STUDIES)(bench.precision)
 
