@@ -19,7 +19,7 @@ from service.commands import (
     key,
     models,
     order_study,
-    repair_census,
+    repair,
     serve,
     train,
 )
@@ -63,7 +63,7 @@ app.add_typer(drained.app, name="drained", rich_help_panel=GATES)
 
 app.add_typer(census.app, name="census", rich_help_panel=STUDIES)
 app.command("evaluate", cls=Command, rich_help_panel=STUDIES)(evaluate.run)
-app.command("repair-census", rich_help_panel=STUDIES)(repair_census.run)
+app.add_typer(repair.app, name="repair", rich_help_panel=STUDIES)
 app.add_typer(deployment.app, name="deployment", rich_help_panel=STUDIES)
 app.add_typer(order_study.app, name="order-study", rich_help_panel=STUDIES)
 app.command("bench", cls=Command, rich_help_panel=STUDIES)(bench.run)
@@ -76,6 +76,7 @@ app.command("card", rich_help_panel=BUILDING)(card.run)
 # Earlier names of commands that stand in a group today.
 app.command("census-report", cls=Command, hidden=True)(census.report)
 app.command("census-ofat", cls=Command, hidden=True)(census.one_factor)
+app.command("repair-census", cls=Command, hidden=True)(repair.run)
 app.command("train-mini", cls=Command, hidden=True)(train.mini)
 
 

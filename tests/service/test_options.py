@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from service import cli
-from service.commands import bench, census, evaluate, repair_census
+from service.commands import bench, census, evaluate, repair
 from service.commands.options import Command, from_settings, group, names, numbers, wholes, writable
 from service.config import settings as config
 
@@ -46,7 +46,7 @@ def test_a_path_is_made_fit_or_refused_before_the_work(tmp_path, capsys):
         (bench.run, {"out": file / "bench.json"}),
         (bench.run, {"out": tmp_path, "with_horizon": True}),
         (evaluate.run, {"out": file / "result.json"}),
-        (repair_census.run, {"out": tmp_path / "units.jsonl", "subtasks": "ccg-length", "report": file / "report.md"}),
+        (repair.run, {"out": tmp_path / "units.jsonl", "subtasks": "ccg-length", "report": file / "report.md"}),
     ):
         with pytest.raises(typer.Exit) as ended:
             command(**fields)
@@ -68,9 +68,9 @@ def test_a_path_is_made_fit_or_refused_before_the_work(tmp_path, capsys):
             {"subtasks": ["ccg-length"], "steps": "8,x"},
             "census-ofat: '8,x' is not a list of whole",
         ),
-        (repair_census.run, {"subtasks": "ccg-length , nowhere"}, "repair-census: task 'nowhere' is unknown"),
-        (repair_census.run, {"subtasks": "ccg-length", "counts": "1,x"}, "repair-census: '1,x' is not a list of whole"),
-        (repair_census.run, {"subtasks": "ccg-length", "selectors": "random, luck"}, "selector 'luck' is unknown"),
+        (repair.run, {"subtasks": "ccg-length , nowhere"}, "repair-census: task 'nowhere' is unknown"),
+        (repair.run, {"subtasks": "ccg-length", "counts": "1,x"}, "repair-census: '1,x' is not a list of whole"),
+        (repair.run, {"subtasks": "ccg-length", "selectors": "random, luck"}, "selector 'luck' is unknown"),
         (evaluate.run, {"tasks": ["ccg-length, nowhere"], "policies": "base , full_cfg"}, "evaluate: task 'nowhere'"),
         (evaluate.run, {"tasks": ["ccg-length"], "splits": "audit, later"}, "evaluate: prompt set 'later' is unknown"),
     ],
