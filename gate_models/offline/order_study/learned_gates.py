@@ -34,7 +34,7 @@ SERVED: Final = ("constant", *trained_sources())
 
 
 def source_of(point: Point) -> str:
-    """The gate source of a policy; of `auto`, whose attempts have gates of their own, "never"."""
+    """The gate source of a policy; "never" for `auto`, whose attempts each have a gate."""
     policy = parse_policy(point.policy).policy
     return "never" if policy.preset == "auto" else policy.gate.source
 

@@ -85,7 +85,7 @@ class Study:
     """Of the learned gates, by family."""
 
     def families(self) -> tuple[list[Group], list[Pooled]]:
-        """The policies that most groups have, pooled over the groups that have all of these."""
+        """The policies that more than half of the groups have, pooled over the groups that have all of these."""
         count = Counter(point.policy for points in self.groups.values() for point in points)
         policies = [policy for policy in self.pooled if 2 * count[policy] > len(self.groups)]
         if FULL not in policies:
