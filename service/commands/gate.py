@@ -98,9 +98,9 @@ def show(
     typer.echo(f"checkpoints: {', '.join(f'{f:g}' for f in bundle.checkpoints)}")
     for width, cut in bundle.constants.items():
         typer.echo(f"constant cut at K = {width}: {'never' if cut is None else f'{cut:g}'}")
-    for width, ladder in bundle.ladders.items():
+    for width, test in bundle.risk_tests.items():
         for margin in (0.01, 0.03, 0.05, 0.12):
-            choice = ladder.choose(margin, 0.95)
+            choice = test.choose(margin, 0.95)
             promised = choice.refusal if choice.setting is None else f"no handoff before {choice.setting[0]:g}"
             typer.echo(f"risk at K = {width}, margin {margin:g}, 95 %: {promised}")
     shown = {name: bundle.evidence[name] for name in ("prompts", "rollouts", "fates", "horizons", "notes", "data_hash")}

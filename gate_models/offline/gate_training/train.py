@@ -93,7 +93,7 @@ def train_family(data: FamilyData, census: Census, model: DenoisingModel, settin
         fates=_fates(rows, settings),
         horizons=_horizons(rows.of(np.isfinite(rows.horizon)), settings),
         values=values,
-        ladders={width: ladder(data, width, head) for width, head in values.items()},
+        risk_tests={width: ladder(data, width, head) for width, head in values.items()},
         evidence=_evidence(data, census, settings, notes),
     )
     return replace(bundle, version=_version(bundle))
