@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,8 @@ from decoding.engine.rollouts import continuations, run_all
 from decoding.models.protocol import DenoisingModel
 from decoding.request.job import Job
 from decoding.sampling.block_schedule import Place
+from gate_models.committor.choices import Coupling
 from gate_models.statistics.intervals import Estimate, mean_interval, newcombe, paired_newcombe, proportion, welch
-
-Coupling = Literal["independent", "common", "antithetic"]
 
 
 class Graded(Protocol):

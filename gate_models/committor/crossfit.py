@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gate_models.committor.committor import Coupling
+from gate_models.committor.choices import Coupling
 from gate_models.committor.fates import handoff_fate, persistent_point
 
 SPLITS: Final = 200

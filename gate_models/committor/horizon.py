@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,17 +26,9 @@ from decoding.policy.gate import GateSettings
 from decoding.records.trace import Trace
 from decoding.request.job import Job
 from decoding.sampling.block_schedule import step_at
-from gate_models.committor.committor import (
-    Committor,
-    Coupling,
-    Judge,
-    State,
-    measure_all,
-)
+from gate_models.committor.choices import FREEZE_GRID, Coupling
+from gate_models.committor.committor import Committor, Judge, State, measure_all
 from gate_models.committor.fates import SLACK, handoff_fate, last_peak, persistent, persistent_point
-
-FREEZE_GRID: Final = (0.05, 0.10, 0.15, 0.22, 0.30, 0.45, 0.60)
-"""The paper's grid: fractions of the steps from whose states a recorded run is continued."""
 
 
 @dataclass(frozen=True, slots=True)

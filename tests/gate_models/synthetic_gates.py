@@ -10,7 +10,8 @@ from gate_models.forest.heads import FateHeadEstimator, OrdinalHead
 from gate_models.gates.bundle import FateHead, GateBundle, HorizonHead
 from gate_models.gates.regime import AuditedRegime
 from gate_models.offline.gate_training.dataset import FamilyData
-from gate_models.offline.gate_training.train import TrainSettings, constant_cut, ladder
+from gate_models.offline.gate_training.settings import TrainSettings
+from gate_models.offline.gate_training.train import constant_cut, ladder
 from gate_models.offline.gate_training.value_fit import fit_head, induce
 from gate_models.statistics.fixed_sequence import FixedSequenceTest
 

@@ -15,8 +15,8 @@ from decoding.gates.protocol import Regime
 from decoding.policy.gate import GateSettings
 from decoding.policy.presets import resolve_policy
 from gate_models.gates.drained import DrainedGates, DrainedThreshold, read_thresholds, write_thresholds
+from gate_models.offline.benchmarks.splits import split_of
 from gate_models.offline.benchmarks.tasks import SUBTASKS, TaskPrompt
-from gate_models.offline.census.plan import split_of
 from gate_models.offline.drained import calibrate as own
 from gate_models.offline.drained import table as drained_table
 from gate_models.offline.drained.settings import CalibrationSettings

@@ -184,7 +184,7 @@ def test_traffic_that_changes_keeps_the_certificate_honest():
     assert course.ever(ACTIVE).mean() <= ERROR / 2
 
 
-# Power; the same figures in docs/shadow-audit.md by `python -m gate_models.offline.gate_audit.monitor_power`
+# Power; the same figures in docs/shadow-audit.md by `astargate gate power`
 
 
 @pytest.mark.parametrize(
