@@ -213,6 +213,7 @@ class Runner:
             suppressed=self._suppressed,
             blocked=settings.blocked,
             blocked_ids=self._end_ids,
+            plausibility=settings.plausibility,
         )
         return found.slice(0, count)
 
@@ -226,6 +227,7 @@ class _PositionSettings:
     temperature: Tensor
     top_p: Tensor
     blocked: Tensor
+    plausibility: Tensor
 
     @staticmethod
     def of(rows: list[_Row], device: torch.device) -> _PositionSettings:
@@ -242,6 +244,7 @@ class _PositionSettings:
             temperature=spread([job.sampling.temperature for job in jobs]),
             top_p=spread([job.sampling.top_p for job in jobs]),
             blocked=spread([float(job.sampling.suppress_eos) for job in jobs]) > 0,
+            plausibility=spread([job.policy.plausibility or 0.0 for job in jobs]),
         )
 
     def slice(self, part: slice) -> _PositionSettings:
@@ -257,4 +260,5 @@ class _PositionSettings:
             pad(self.temperature, 1),
             pad(self.top_p, 1),
             pad(self.blocked, False),
+            pad(self.plausibility, 0),
         )

@@ -29,7 +29,13 @@ class Anchor:
 def guided_policy(policy: DecodingPolicy) -> DecodingPolicy:
     """How reopened positions are decoded: serially, guided to the end where the policy guides at all."""
     preset: Preset = "full_cfg" if policy.guidance_scale > 0.0 else "base"
-    return DecodingPolicy(preset, guidance_scale=policy.guidance_scale, order=policy.order, gate=GateSettings("never"))
+    return DecodingPolicy(
+        preset,
+        guidance_scale=policy.guidance_scale,
+        order=policy.order,
+        plausibility=policy.plausibility,
+        gate=GateSettings("never"),
+    )
 
 
 def base_policy(policy: DecodingPolicy) -> DecodingPolicy:

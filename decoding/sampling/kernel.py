@@ -17,8 +17,8 @@ from torch import Tensor
 class Candidates:
     """What a step knows of each masked position [M]; probabilities are untempered.
 
-    `guided` is the distribution that is sampled from (after guidance), `conditional` the model's without guidance; the
-    last three fields are zero for positions of a base step.
+    `guided` is the distribution that is sampled from (after guidance), `conditional` the model's without guidance: the
+    same at positions of a base step, where the last three fields are zero.
     """
 
     token: Tensor
@@ -31,6 +31,8 @@ class Candidates:
     """Entropy of the guided distribution, nats."""
     argmax: Tensor
     """Most probable token id."""
+    conditional: Tensor
+    """Conditional probability of the sampled token."""
     boost: Tensor
     """Guided minus conditional probability of the sampled token."""
     kl: Tensor
@@ -83,6 +85,16 @@ def inverse_cdf(probabilities: Tensor, uniforms: Tensor) -> Tensor:
     return found.clamp_(max=probabilities.shape[-1] - 1)  # NaN rows point past the end
 
 
+def plausible(guided: Tensor, conditional: Tensor, share: Tensor) -> Tensor:
+    """Suppress in `guided` [M, V], in place, what the model alone finds implausible.
+
+    A token stays where its conditional probability is at least `share` [M] of the best one's: contrastive decoding's
+    limit (arXiv 2210.15097). The conditionally best token always stays. Rows of share 0 are left as they are.
+    """
+    least = conditional.amax(-1) + share.to(conditional.dtype).log()
+    return guided.masked_fill_(conditional < least[:, None], torch.finfo(guided.dtype).min)
+
+
 def nucleus(probabilities: Tensor, top_p: Tensor) -> Tensor:
     """Zero all but the smallest set of most probable tokens whose mass reaches top_p [M]; ties by token id.
 
@@ -132,12 +144,14 @@ def candidates(
     suppressed: Tensor,
     blocked: Tensor | None = None,
     blocked_ids: Tensor | None = None,
+    plausibility: Tensor | None = None,
 ) -> Candidates:
     """Candidates of M positions from raw logits [M, V].
 
     `unconditional` is None for base positions. `suppressed` holds token ids that no position may take; `blocked` [M]
-    bool marks positions that may not take `blocked_ids` either (end-of-text suppression). Non-finite logits give
-    non-finite statistics, which the caller must treat as a failure of the position's request.
+    bool marks positions that may not take `blocked_ids` either (end-of-text suppression). `plausibility` [M] is the
+    `share` of `plausible` at guided positions (0: every token is). Non-finite logits give non-finite statistics, which
+    the caller must treat as a failure of the position's request.
     """
     guided = conditional.clone() if unconditional is None else tilt(conditional, unconditional, scale)
     plain = conditional.clone() if unconditional is not None else None
@@ -146,6 +160,8 @@ def candidates(
             suppress(logits, suppressed)
             if blocked is not None and blocked_ids is not None and bool(blocked.any()):
                 logits[blocked.nonzero(), blocked_ids] = torch.finfo(logits.dtype).min
+    if plain is not None and plausibility is not None and bool((plausibility > 0).any()):
+        plausible(guided, plain, plausibility)
     log_z = guided.logsumexp(-1)
     probabilities = (guided - log_z[:, None]).exp_()
     top, top_index = probabilities.topk(2, -1)
@@ -154,11 +170,14 @@ def candidates(
     probability = probabilities.gather(-1, token[:, None]).squeeze(-1)
     expected = torch.linalg.vecdot(probabilities, guided)
     entropy = (log_z - expected).clamp_(min=0.0)
+    conditional_probability = probability
     boost = kl = total_variation = torch.zeros_like(probability)
     if plain is not None:
         plain_log_z = plain.logsumexp(-1)
         kl = (expected - log_z - torch.linalg.vecdot(probabilities, plain) + plain_log_z).clamp_(min=0.0)
         plain_probabilities = plain.sub_(plain_log_z[:, None]).exp_()
-        boost = probability - plain_probabilities.gather(-1, token[:, None]).squeeze(-1)
+        conditional_probability = plain_probabilities.gather(-1, token[:, None]).squeeze(-1)
+        boost = probability - conditional_probability
         total_variation = 0.5 * plain_probabilities.sub_(probabilities).abs_().sum(-1)
-    return Candidates(token, probability, top[:, 0] - top[:, 1], entropy, argmax, boost, kl, total_variation)
+    margin = top[:, 0] - top[:, 1]
+    return Candidates(token, probability, margin, entropy, argmax, conditional_probability, boost, kl, total_variation)

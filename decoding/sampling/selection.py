@@ -15,7 +15,7 @@ from decoding.sampling.kernel import Candidates
 
 Positions = NDArray[np.int64]
 APART = 4.0
-"""What sets a group of positions apart from the others in a guided order, whose scores lie in [-1, 1]."""
+"""What sets a group of positions apart from the others in a guidance-first order, whose scores lie in [-1, 1]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +76,12 @@ def select(
 ) -> Positions:
     """Indices into `positions` [M] that are committed, in order of position.
 
-    `eligible` are the indices that may be. Where the order is a guided one, `started` [M] are put first, so that words
-    end under the guidance that began them, and `margin` [M] last. Tokens in `last_ids` rank below all others.
+    `eligible` are the indices that may be. A guidance-first order puts `started` [M] first, so that words end under the
+    guidance that began them, and `margin` [M] last. Tokens in `last_ids` rank below all others.
     """
     scores = order.score(found, uniforms).double()
     late = margin & ~started
-    if order.guided_only:
+    if order.guidance_first:
         scores = scores + APART * torch.from_numpy(started.astype(np.float64) - late)
     if last_ids:
         scores = scores.masked_fill(torch.isin(found.token, torch.tensor(last_ids)), float("-inf"))
