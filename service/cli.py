@@ -9,11 +9,14 @@ from service.commands import (
     census,
     census_ofat,
     census_report,
+    deployment,
+    drained,
     evaluate,
     gate,
     generate,
     key,
     models,
+    order_study,
     repair_census,
     serve,
     train_mini,
@@ -34,6 +37,9 @@ app.command("census")(census.run)
 app.command("census-report")(census_report.run)
 app.command("census-ofat")(census_ofat.run)
 app.command("repair-census")(repair_census.run)
+app.add_typer(deployment.app, name="deployment")
+app.add_typer(drained.app, name="drained")
+app.add_typer(order_study.app, name="order-study")
 app.command("bench")(bench.run)
 app.add_typer(gate.app, name="gate")
 app.add_typer(key.app, name="key")

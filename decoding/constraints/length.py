@@ -10,70 +10,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from decoding.constraints import fields
-from decoding.constraints.base import Check, ConstraintError, Predicate
+from decoding.constraints.base import Check, Constraint, ConstraintError, Facts, register
 from decoding.constraints.text import plural, word_range
 
 
+@register
 @dataclass(frozen=True, slots=True)
-class WordCount(Predicate):
-    """Between `min_words` and `max_words` words, both included; `max_words` None is no upper bound.
-
-    Partial score: words / min_words below the range, max_words / words above it. Belongs to no calibrated family.
-    Raises ConstraintError for an empty range.
-    """
-
-    type: ClassVar[str] = "word_count"
-    summary: ClassVar[str] = "The number of white-space separated words lies in a range, bounds included."
-
-    min_words: int
-    max_words: int | None = None
-
-    def __post_init__(self) -> None:
-        low = fields.integer(self.min_words, "min_words", low=0)
-        if self.max_words is not None:
-            high = fields.integer(self.max_words, "max_words", low=1)
-            if low > high:
-                raise ConstraintError(
-                    "min_words", f"is {low}, above max_words {high}; no text has so many and so few words"
-                )
-
-    def _checks(self, text: str) -> tuple[Check, ...]:
-        count = len(text.split())
-        above = self.max_words is not None and count > self.max_words
-        satisfied = count >= self.min_words and not above
-        partial = (self.max_words or 0) / count if above else count / max(self.min_words, 1)
-        wanted = f"at least {self.min_words}" if self.max_words is None else f"{self.min_words} to {self.max_words}"
-        return (Check.graded("word count", satisfied, partial, f"{plural(count, 'word')}, wanted {wanted}"),)
-
-    @property
-    def family(self) -> str | None:
-        return None
-
-    def instruction(self) -> str:
-        return word_range(max(self.min_words, 1), self.max_words)
-
-    def minimum_words(self) -> int:
-        return max(self.min_words, 1)
-
-    def to_spec(self) -> dict[str, Any]:
-        return {"type": self.type, "min_words": self.min_words, "max_words": self.max_words}
-
-    @classmethod
-    def schema(cls) -> dict[str, Any]:
-        upper = fields.count_schema(1, "Most words allowed; null for no upper bound.")
-        properties = {
-            "min_words": fields.count_schema(0, "Fewest words allowed."),
-            "max_words": {**upper, "type": ["integer", "null"], "default": None},
-        }
-        return fields.object_schema(cls.type, properties, ["min_words"])
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(5, 12)
-
-
-@dataclass(frozen=True, slots=True)
-class LengthRatio(Predicate):
+class LengthRatio(Constraint):
     """Words of the text / words of `source` lies in [low, high] (paper default [0.4, 0.8]).
 
     Partial score: ratio / low below the band, high / ratio above it. Raises ConstraintError when `source` has no
@@ -82,6 +25,7 @@ class LengthRatio(Predicate):
 
     type: ClassVar[str] = "length_ratio"
     summary: ClassVar[str] = "The text has low to high times as many words as the source text."
+    families: ClassVar[tuple[str, ...]] = ("ccg-length",)
 
     source: str
     low: float = 0.4
@@ -124,17 +68,19 @@ class LengthRatio(Predicate):
         detail = f"{plural(count, 'word')}, {ratio:.2f} of the source; wanted {fewest} to {most}"
         return (Check.graded("length ratio", satisfied, partial, detail),)
 
-    @property
-    def family(self) -> str | None:
-        return "ccg-length"
-
     def instruction(self) -> str:
         source = " ".join(self.source.split())
         stop = "" if source[-1] in ".!?" else "."
         return f"Rewrite this text: {source}{stop} {word_range(*self.word_range())}"
 
+    def facts(self) -> Facts:
+        return Facts((self.source,), self.low, self.high)
+
     def minimum_words(self) -> int:
         return self.word_range()[0]
+
+    def maximum_words(self) -> int | None:
+        return self.word_range()[1]
 
     def to_spec(self) -> dict[str, Any]:
         return {"type": self.type, "source": self.source, "low": self.low, "high": self.high}
@@ -158,3 +104,64 @@ class LengthRatio(Predicate):
     @classmethod
     def example(cls) -> Self:
         return cls("The old man walked slowly along the beach with his small brown dog.", 0.4, 0.8)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class WordCount(Constraint):
+    """Between `min_words` and `max_words` words, both included; `max_words` None is no upper bound.
+
+    Partial score: words / min_words below the range, max_words / words above it. Belongs to no calibrated family.
+    Raises ConstraintError for an empty range.
+    """
+
+    type: ClassVar[str] = "word_count"
+    summary: ClassVar[str] = "The number of white-space separated words lies in a range, bounds included."
+
+    min_words: int
+    max_words: int | None = None
+
+    def __post_init__(self) -> None:
+        low = fields.integer(self.min_words, "min_words", low=0)
+        if self.max_words is not None:
+            high = fields.integer(self.max_words, "max_words", low=1)
+            if low > high:
+                raise ConstraintError(
+                    "min_words", f"is {low}, above max_words {high}; no text has so many and so few words"
+                )
+
+    def _checks(self, text: str) -> tuple[Check, ...]:
+        count = len(text.split())
+        above = self.max_words is not None and count > self.max_words
+        satisfied = count >= self.min_words and not above
+        partial = (self.max_words or 0) / count if above else count / max(self.min_words, 1)
+        wanted = f"at least {self.min_words}" if self.max_words is None else f"{self.min_words} to {self.max_words}"
+        return (Check.graded("word count", satisfied, partial, f"{plural(count, 'word')}, wanted {wanted}"),)
+
+    def instruction(self) -> str:
+        return word_range(max(self.min_words, 1), self.max_words)
+
+    def facts(self) -> Facts:
+        return Facts(low=float(self.min_words), high=float(self.max_words or 0))
+
+    def minimum_words(self) -> int:
+        return max(self.min_words, 1)
+
+    def maximum_words(self) -> int | None:
+        return self.max_words
+
+    def to_spec(self) -> dict[str, Any]:
+        return {"type": self.type, "min_words": self.min_words, "max_words": self.max_words}
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        upper = fields.count_schema(1, "Most words allowed; null for no upper bound.")
+        properties = {
+            "min_words": fields.count_schema(0, "Fewest words allowed."),
+            "max_words": {**upper, "type": ["integer", "null"], "default": None},
+        }
+        return fields.object_schema(cls.type, properties, ["min_words"])
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls(5, 12)

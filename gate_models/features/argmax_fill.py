@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from decoding.constraints import AnyConstraint, parse
+from decoding.constraints import Constraint
 from decoding.models.protocol import ModelSpec, TextCodec
 from decoding.records.trace import StepStats
 from gate_models.features.text_metrics import has_adjacent_repeat, words
@@ -52,16 +52,15 @@ class Reader:
 
 
 def fill_features(
-    history: Sequence[StepStats], length: int, constraint: Mapping[str, Any] | None, reader: Reader
+    history: Sequence[StepStats], length: int, predicate: Constraint | None, reader: Reader
 ) -> dict[str, float]:
     """The features `NAMES` of a prefix that was recorded with its argmax fill; zeros without history or constraint.
 
     `fill_*` judge the canvas with its masks filled by the last step's most probable tokens, `committed_*` the committed
     tokens alone. `fill_score_change` is against the fill of the step before.
     """
-    if not history or constraint is None:
+    if not history or predicate is None:
         return dict.fromkeys(NAMES, 0.0)
-    predicate = parse(constraint)
     before, canvas = _canvases(history, length)
     text = reader.text(_filled(canvas, history[-1]))
     verdict = predicate.evaluate(text)
@@ -86,7 +85,7 @@ def fill_features(
     }
 
 
-def _score(predicate: AnyConstraint, text: str) -> float:
+def _score(predicate: Constraint, text: str) -> float:
     return predicate.evaluate(text).score
 
 

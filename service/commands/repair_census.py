@@ -44,10 +44,9 @@ def run(
 ) -> None:
     """Reopen failed runs by every selector, against a control that reopens nothing (paper, "Repair by Reopening")."""
     from gate_models.offline.repair_census import report as repair_report  # noqa: PLC0415
-    from gate_models.offline.repair_census import run as interventions  # noqa: PLC0415
+    from gate_models.offline.repair_census import run as repair_census  # noqa: PLC0415
     from gate_models.offline.repair_census import store  # noqa: PLC0415
-    from gate_models.offline.repair_census.arms import OWN_SELECTORS, PAPER_SELECTORS  # noqa: PLC0415
-    from gate_models.offline.repair_census.units import RepairSettings  # noqa: PLC0415
+    from gate_models.offline.repair_census.settings import ADDED_SELECTORS, PAPER_SELECTORS, RepairSettings  # noqa: PLC0415
 
     try:
         settings = RepairSettings(
@@ -56,7 +55,7 @@ def run(
             seeds=seeds,
             continuations=continuations,
             counts=wholes(counts),
-            selectors=names(selectors) if selectors else (*PAPER_SELECTORS, *OWN_SELECTORS),  # type: ignore[arg-type]
+            selectors=names(selectors) if selectors else (*PAPER_SELECTORS, *ADDED_SELECTORS),  # type: ignore[arg-type]
             most=most,
             seed=seed,
             weight=weight,
@@ -68,7 +67,7 @@ def run(
         )
         writable(out, "--out")
         writable(report, "--report")
-        interventions.run(settings, out, census)
+        repair_census.run(settings, out, census)
         text = repair_report.report(*store.read_units(out))
     except BlockingIOError:
         typer.echo(f"repair-census: another process is at {out}", err=True)

@@ -9,14 +9,8 @@ import random
 import numpy as np
 import pytest
 
-from decoding.constraints import (
-    ConstraintError,
-    HashedSentiment,
-    Scorers,
-    SentimentScorer,
-    parse,
-    shipped_sentiment_card,
-)
+from decoding.constraints import ConstraintError, Scorers, parse
+from decoding.constraints.sentiment import HashedSentiment, SentimentScorer, shipped_sentiment_card
 from decoding.constraints.sentiment_features import BUCKETS, feature_names, features
 from gate_models.offline.scorers import train_sentiment
 from gate_models.offline.scorers.transformers_sentiment import TransformersSentiment

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from decoding.engine.engine import Engine
 from decoding.gates.builtin import DrainedGate, FractionGate
@@ -21,8 +21,10 @@ from gate_models.offline.benchmarks.tasks import SUBTASKS, TaskPrompt
 from gate_models.offline.census.plan import split_of
 from gate_models.offline.drained import calibrate as own
 from gate_models.offline.drained import table as drained_table
+from gate_models.offline.drained.settings import CalibrationSettings
 from gate_models.offline.gate_audit.sweep import drained_step, run_job, sweep
 from gate_models.statistics.fixed_sequence import MARGINS
+from service.cli import app
 from tests.decoding.tiny import tiny_model
 
 REGIME = Regime("hash", "commongen-k3", 2.0, 16, 16, 1, 1.0, None, "probability", "guidance_boost", "as_is")
@@ -32,7 +34,7 @@ DIFFUSE = dataclasses.replace(
     FOUND, regime=dataclasses.replace(REGIME, family="ccg-sentiment"), threshold=None, certified={"0.03": None}
 )
 GATES = DrainedGates((FOUND, DIFFUSE))
-PLAN = own.CalibrationPlan(("commongen-k3",), prompts=3, samples=2, seed=3, boost_threshold=0.05, guided_width=4)
+PLAN = CalibrationSettings(("commongen-k3",), prompts=3, samples=2, seed=3, boost_threshold=0.05, guided_width=4)
 PROMPTS = [
     TaskPrompt(f"p{i}", "commongen-k3", text, {"type": "keywords", "keywords": ["a", "b", "c"]}, 12, 12)
     for i, text in enumerate(("a b", "d e f", "x"))
@@ -150,7 +152,7 @@ def test_no_prompt_of_the_audit_set_is_used() -> None:
 @pytest.mark.parametrize("order", own.ORDERS)
 def test_what_is_read_off_is_what_the_engine_does(order: str, tmp_path: Path) -> None:
     """The same noise, live: at every threshold the gate hands off where the recorded run says, and branches start."""
-    model, settings = tiny_model(), PLAN.settings(order)
+    model, settings = tiny_model(), own.sweep_settings(PLAN, order)
     runs = sweep(model, PROMPTS, settings, tmp_path / "sweep.jsonl")
     engine, asked = Engine(model), []
     for run in runs:
@@ -210,9 +212,11 @@ def test_the_command_line_sets_what_is_decoded(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(own, "prompts_of", lambda *_: PROMPTS[:1])
     out = tmp_path / "drained.json"
     write_thresholds([FOUND], out)
-    given = ["calibrate_drained", "--tasks", "commongen-k3", "--sweeps", str(tmp_path), "--out", str(out)]
-    monkeypatch.setattr(sys, "argv", [*given, "--guidance-scale", "1.5", "--temperature", "0.7"])
-    own.main()
+    given = ["--families", "commongen-k3", "--sweeps", str(tmp_path), "--out", str(out)]
+    answer = CliRunner().invoke(
+        app, ["drained", "calibrate", *given, "--guidance-scale", "1.5", "--temperature", "0.7"]
+    )
+    assert answer.exit_code == 0, answer.output
     kept, *fresh = read_thresholds(out)
     assert kept == FOUND
     assert len(fresh) == len(own.ORDERS) * len(own.WIDTHS)

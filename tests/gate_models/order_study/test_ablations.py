@@ -9,7 +9,7 @@ from gate_models.offline.order_study.ablations import ablation_table, ablations
 from gate_models.offline.order_study.points import Point, Setting, points
 from gate_models.offline.order_study.report import Study
 from gate_models.offline.scorers.fluency import load_judge
-from tests.gate_models.order_samples import samples
+from tests.gate_models.order_study.samples import samples
 
 FIRST = "drained:0.5:guidance_boost:b0.8"
 COMMON = {"model": "tiny", "model_hash": "hash", "precision": "float32", "seeds": [0], "judge": "n-gram"}

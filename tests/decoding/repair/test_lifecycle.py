@@ -19,7 +19,7 @@ from decoding.policy.presets import resolve_policy
 from decoding.policy.repair import SELECTORS, Repair
 from decoding.request.job import Attempt
 from decoding.request.validation import JobError
-from tests.decoding.repairing import Broken, Letters, repaired
+from tests.decoding.repair.repairing import Broken, Letters, repaired
 from tests.decoding.tiny import job
 
 

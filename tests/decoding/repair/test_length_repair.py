@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from decoding.constraints import AllOf, Keywords, NoComma, WordCount
+from decoding.constraints.compose import AllOf
+from decoding.constraints.ifeval import NoComma
+from decoding.constraints.keywords import Keywords
+from decoding.constraints.length import WordCount
 from decoding.engine.engine import Engine
 from decoding.models.bert_mini.network import MiniModel
 from decoding.policy.repair import Repair
@@ -16,7 +19,7 @@ from decoding.repair.passes import finished
 from decoding.repair.selectors import RepairContext
 from decoding.request.canvas import CanvasState
 from decoding.request.row_estimates import most_rows
-from tests.decoding.repairing import Letters, decode, repaired
+from tests.decoding.repair.repairing import Letters, decode, repaired
 from tests.decoding.tiny import job
 
 

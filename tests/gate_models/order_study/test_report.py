@@ -12,8 +12,8 @@ import pytest
 
 from gate_models.gates.audit_report import AuditPoint, AuditReport, Gap
 from gate_models.offline.gate_audit.results import Fluency
-from gate_models.offline.order_study.factors import OWN, factor_table, factors
-from gate_models.offline.order_study.learned_gates import beside
+from gate_models.offline.order_study.factors import HOME, factor_table, factors
+from gate_models.offline.order_study.learned_gates import audit_matches
 from gate_models.offline.order_study.matches import Match, family_table, family_verdicts, halves, holm, matches, note
 from gate_models.offline.order_study.plots import plot_frontiers, plot_switch
 from gate_models.offline.order_study.points import Group, Point, Setting, points, read
@@ -21,7 +21,7 @@ from gate_models.offline.order_study.pooled import complete, pool, pooled_table,
 from gate_models.offline.order_study.report import Study
 from gate_models.offline.order_study.switch_curve import curves_of, moves, switch_table
 from gate_models.offline.scorers.fluency import load_judge
-from tests.gate_models.order_samples import result, samples
+from tests.gate_models.order_study.samples import result, samples
 
 FIRST = "drained:0.5:guidance_boost:b0.8"
 COMMON = {"model": "tiny", "model_hash": "hash", "precision": "float32", "seeds": [0], "judge": "n-gram"}
@@ -89,7 +89,7 @@ def test_a_policy_that_fell_back_to_full_cfg_is_no_guidance_first() -> None:
     found = {("a", OWN16): measured(texts)}
     fallen = [point.policy for point in found["a", OWN16] if point.falls_back]
     assert fallen == ["calibrated:guidance_boost:b0.8"]
-    assert [match.own.policy for match in matches(found["a", OWN16])] == [FIRST]
+    assert [match.point.policy for match in matches(found["a", OWN16])] == [FIRST]
     shown = Study(found, COMMON, (), pooled=tuple(texts)).markdown()
     assert "calibrated:guidance_boost:b0.8 (falls back)" in shown
     assert "calibrated:guidance_boost:b0.8 (1 fall back)" in shown
@@ -195,7 +195,7 @@ def test_factors_are_read_on_the_prompts_that_all_settings_have(tmp_path: Path) 
     ]
     found = factors(read(main)[0], read(moved)[0], Fluency(load_judge()))
     assert {one.name: one.families for one in found} == {
-        OWN: ("commongen-k3", "commongen-k4"),
+        HOME: ("commongen-k3", "commongen-k4"),
         "T = 16": ("commongen-k3", "commongen-k4"),
         "T = 32": ("commongen-k4",),
         "w = 4": ("commongen-k3",),
@@ -260,11 +260,11 @@ def test_guidance_first_stands_beside_the_best_gate_that_costs_no_more() -> None
     """Independent estimates: .8 +- 0 less .6 [.57, .64] is .2 [.16, .23]; a family without an audit is left out."""
     found = {("a", OWN16): family(20, 0.8), ("b", OWN16): family(20, 0.8)}
     reports = {"a": audit("a", policy_1=0.6, oracle_4=0.5)}
-    (one,) = beside(found, reports)
-    assert (one.group[0], one.own.policy, one.gate.source) == ("a", FIRST, "policy")
+    (one,) = audit_matches(found, reports)
+    assert (one.group[0], one.point.policy, one.gate.source) == ("a", FIRST, "policy")
     assert [one.difference.value, one.difference.low, one.difference.high] == pytest.approx([0.2, 0.16, 0.23])
     dear = {"a": replace(reports["a"], points=tuple(replace(p, forward_evaluations=30.0) for p in reports["a"].points))}
-    assert beside(found, dear) == []
+    assert audit_matches(found, dear) == []
     shown = Study(found, COMMON, (), ("base", "full_cfg", FIRST), audits=reports)
     assert "| a | drained:0.5:guidance_boost:b0.8 | 21.0 | 0.80 |" in shown.markdown()
     assert "| policy, K = 1 | 0.600 | 62% | 1.00 | 0.10 |" in shown.markdown()

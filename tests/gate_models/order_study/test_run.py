@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from gate_models.offline.evaluation import run as evaluate
 from gate_models.offline.evaluation.run import EvaluateSettings
 from gate_models.offline.gate_audit.results import Fluency
-from gate_models.offline.order_study import run as order_study
 from gate_models.offline.order_study.matches import matches
 from gate_models.offline.order_study.points import Setting, points, read, series_of
+from gate_models.offline.order_study.policies import LISTS
 from gate_models.offline.scorers.fluency import load_judge
 from gate_models.policies.names import parse_policy
+from service.cli import app
 from tests.decoding.tiny import tiny_model
-from tests.gate_models.order_samples import samples
+from tests.gate_models.order_study.samples import samples
 
 HALF = [0.5] * 40
 TEXTS = {
@@ -32,13 +33,13 @@ TEXTS = {
 
 def test_a_guidance_first_policy_stands_beside_the_best_that_costs_no_more() -> None:
     found = points(TEXTS, Fluency(load_judge()))
-    pairs = {match.own.policy: match for match in matches(found)}
+    pairs = {match.point.policy: match for match in matches(found)}
     first = pairs["drained:0.5:guidance_boost:b0.8"]
-    assert first.other.policy == "handoff:0.3"
+    assert first.rival.policy == "handoff:0.3"
     assert first.difference.value == pytest.approx(0.3)
     assert first.verdict == "wins"
     cheap = pairs["drained:0.5:guidance_boost:b0.8:k4"]
-    assert (cheap.other.policy, cheap.verdict) == ("base", "even")
+    assert (cheap.rival.policy, cheap.verdict) == ("base", "even")
     losses = {point.policy: point.loss.value for point in found if point.loss is not None}
     assert losses["full_cfg"] == 0.0
     assert losses["base"] == pytest.approx(0.8)
@@ -69,7 +70,7 @@ def test_series(policy: str, series: str) -> None:
 
 
 def test_lists_are_policies_that_can_be_parsed() -> None:
-    for names in order_study.LISTS.values():
+    for names in LISTS.values():
         assert len(set(names)) == len(names)
         for name in names:
             parse_policy(name)
@@ -93,9 +94,10 @@ def test_from_evaluation_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         read([paths[0], paths[0]])
     named = [str(path) for path in paths]
     out = tmp_path / "study"
-    asked = ["order_study", "--result", *named, "--switch", *named, "--command", "how", "--out", str(out)]
-    monkeypatch.setattr(sys, "argv", asked)
-    order_study.main()
+    files = [argument for name in named for argument in ("--result", name, "--switch", name)]
+    asked = ["report", *files, "--command", "how", "--out", str(out)]
+    answer = CliRunner().invoke(app, ["order-study", *asked])
+    assert answer.exit_code == 0, answer.output
     written = json.loads((out / "study.json").read_text())
     assert written["commands"] == ["how"]
     assert written["pooled"]["families"] == ["commongen-k3"]

@@ -18,7 +18,7 @@ from decoding.request.job import Attempt, Job, Sampling
 from decoding.request.row_estimates import most_rows
 from decoding.request.validation import JobError
 from decoding.sampling.block_schedule import step_at
-from tests.decoding.repairing import ALWAYS, NEVER, Letters, decode, hard_predicate, repaired
+from tests.decoding.repair.repairing import ALWAYS, NEVER, Letters, decode, hard_predicate, repaired
 from tests.decoding.tiny import job
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from gate_models.offline.deployment import report
 from gate_models.offline.deployment.results import (
-    Beside,
+    BestOfN,
     Curve,
     Row,
     _between,
@@ -127,11 +127,11 @@ def test_results_are_merged_and_pooled() -> None:
         merged([result(), result() | {"seed": 4}])
 
 
-def test_the_report_counts_where_the_aim_is_met(tmp_path: Path) -> None:
+def test_the_report_counts_where_a_policy_is_ahead(tmp_path: Path) -> None:
     worse = named({**CELLS, "cheap": [sample("a", True, 31), sample("b", False, 31)]})
     path = tmp_path / "result.json"
     path.write_text(json.dumps(result(**{"ccg-length": named(CELLS), "collie-c07": worse})))
-    report.main([str(path), "--out", str(tmp_path / "out"), "--aim", "handoff:0.3:repair3x4,auto"])
+    report.write([path], tmp_path / "out", ["handoff:0.3:repair3x4", "auto"])
     text = (tmp_path / "out" / "deployment.md").read_text()
     assert "| ccg-length (2) | 0.500 at 32.0 | 1.000 at 24.0 | +0.500 [" in text
     assert "| yes | 0.500 (base:best3) | yes |" in text
@@ -170,7 +170,7 @@ def test_first_passes_are_policies_of_their_own() -> None:
 
 def row(policy: str, success: float, rows: float, **best_of: tuple[float, float] | None) -> Row:
     around = Estimate(success, success, success, "wilson")
-    beside = {name: Beside(bounds, None) for name, bounds in best_of.items()}
+    beside = {name: BestOfN(bounds, None) for name, bounds in best_of.items()}
     return Row(policy, 9, around, rows, None, None, None, None, 0.0, beside)
 
 

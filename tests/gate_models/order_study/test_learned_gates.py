@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from gate_models.offline.order_study.learned_gates import beside, paired
+from gate_models.offline.order_study.learned_gates import audit_matches, paired
 from gate_models.offline.order_study.matches import matches
 from gate_models.offline.order_study.plots import plot_frontiers
 from gate_models.offline.order_study.points import beside_recorded, read
 from gate_models.offline.order_study.report import Study
-from tests.gate_models.order_samples import result, samples
-from tests.gate_models.test_order_report import COMMON, FIRST, OWN16, audit, family, measured
+from tests.gate_models.order_study.samples import result, samples
+from tests.gate_models.order_study.test_report import COMMON, FIRST, OWN16, audit, family, measured
 
 
 def test_gates_of_the_same_results_are_ordinary_rivals(tmp_path: Path) -> None:
@@ -31,14 +31,14 @@ def test_gates_of_the_same_results_are_ordinary_rivals(tmp_path: Path) -> None:
     }
     found = {("a", OWN16): measured(texts), ("b", OWN16): family(20, 0.8)}
     (match,) = matches(found["a", OWN16])
-    assert (match.own.policy, match.other.policy) == (FIRST, "value:k8")
+    assert (match.point.policy, match.rival.policy) == (FIRST, "value:k8")
     (one,) = paired(found)
     assert one.gate is not None
     assert one.oracle is not None
-    assert (one.gate.other.policy, one.oracle.other.policy) == ("value:k8", "recorded")
+    assert (one.gate.rival.policy, one.oracle.rival.policy) == ("value:k8", "recorded")
     assert [one.gate.difference.value, one.oracle.difference.value] == pytest.approx([0.2, -0.2])
     reports = {"a": audit("a", policy_1=0.6), "b": audit("b", policy_1=0.6)}
-    assert [other.group[0] for other in beside(found, reports)] == ["b"]
+    assert [other.group[0] for other in audit_matches(found, reports)] == ["b"]
     study = Study(found, COMMON, (), ("base", "full_cfg", FIRST), audits=reports)
     shown = study.markdown()
     assert "| value:k8 | 15.0 | 0.60 |" in shown

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from decoding.constraints import Verdict, WordCount
-from decoding.constraints.base import Check, Predicate
+from decoding.constraints import Verdict
+from decoding.constraints.base import Check, Constraint
+from decoding.constraints.length import WordCount
 from decoding.engine.engine import Engine
 from decoding.engine.handle import DecodingResult
 from decoding.models.bert_mini.network import MiniModel
@@ -20,7 +21,7 @@ ALWAYS = WordCount(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Letters(Predicate):
+class Letters(Constraint):
     """At least `count` of the letter: graded, and met by some texts of the tiny model only."""
 
     type: ClassVar[str] = "letters"

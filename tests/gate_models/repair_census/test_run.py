@@ -19,12 +19,13 @@ from gate_models.offline.census.store import load_census, write_json, write_shar
 from gate_models.offline.census.worker import decode_items
 from gate_models.offline.repair_census import gains
 from gate_models.offline.repair_census import report as repair_report
-from gate_models.offline.repair_census import run as interventions
+from gate_models.offline.repair_census import run as repair_census
 from gate_models.offline.repair_census.arms import CONTROL, Anchored, anchors_of, population_of
 from gate_models.offline.repair_census.lesion import competitor, lesion_unit
 from gate_models.offline.repair_census.run import RepairCensus
+from gate_models.offline.repair_census.settings import RepairSettings
 from gate_models.offline.repair_census.store import read_units
-from gate_models.offline.repair_census.units import RepairSettings, Unit, fresh_job, frozen_runs, units_of
+from gate_models.offline.repair_census.units import Unit, fresh_job, frozen_runs, units_of
 from tests.decoding.tiny import job, tiny_model
 
 SETTINGS = RepairSettings(("ifeval-letter-freq",), prompts=2, seeds=1, continuations=2, counts=(1, 2))
@@ -48,8 +49,8 @@ def model() -> MiniModel:
 
 @pytest.fixture
 def loaded(model: MiniModel, monkeypatch: pytest.MonkeyPatch) -> MiniModel:
-    monkeypatch.setattr(interventions, "load_model", lambda *_, **__: model)
-    monkeypatch.setattr(interventions, "load_judge", NoJudge)
+    monkeypatch.setattr(repair_census, "load_model", lambda *_, **__: model)
+    monkeypatch.setattr(repair_census, "load_judge", NoJudge)
     return model
 
 
@@ -128,20 +129,20 @@ def test_a_stopped_census_goes_on(loaded: MiniModel, tmp_path: Path, monkeypatch
     settings = replace(SETTINGS, selectors=("commit_confidence",), counts=(1,))
     monkeypatch.setattr(RepairCensus, "measure", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        interventions.run(settings, out)
+        repair_census.run(settings, out)
     with out.open("a") as file:
         file.write('{"half": ')
     assert len(read_units(out)[1]) == 1, "a report can be made while a census runs"
     monkeypatch.setattr(RepairCensus, "measure", measure)
-    assert interventions.run(settings, out) == 1
-    assert interventions.run(settings, out) == 0
+    assert repair_census.run(settings, out) == 1
+    assert repair_census.run(settings, out) == 0
     whole = tmp_path / "whole.jsonl"
-    interventions.run(settings, whole)
+    repair_census.run(settings, whole)
     assert [json.loads(line) for line in out.read_text().splitlines()] == [
         json.loads(line) for line in whole.read_text().splitlines()
     ]
     with pytest.raises(ValueError, match="another --out"):
-        interventions.run(replace(settings, seed=1), out)
+        repair_census.run(replace(settings, seed=1), out)
     with pytest.raises(ValueError, match="not a repair census"):
         read_units(Path(__file__))
 
@@ -224,7 +225,7 @@ def frozen(model: MiniModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_horizons_come_from_a_census(loaded: MiniModel, frozen: Path, tmp_path: Path) -> None:
     census = load_census(frozen)
     settings = replace(SETTINGS, prompts=4, counts=(1,), selectors=("random",))
-    interventions.run(settings, tmp_path / "out.jsonl", frozen)
+    repair_census.run(settings, tmp_path / "out.jsonl", frozen)
     _, units = read_units(tmp_path / "out.jsonl")
     assert [unit["seed"] for unit in units] == [0] * 4
     by_key = {prompt.key: prompt for prompt in census.prompts}
@@ -254,7 +255,7 @@ def test_horizons_come_from_a_census(loaded: MiniModel, frozen: Path, tmp_path: 
 def test_further_runs_of_a_population_are_only_counted(loaded: MiniModel, tmp_path: Path) -> None:
     settings = replace(SETTINGS, prompts=6, most=1, counts=(1,), selectors=("random",))
     out = tmp_path / "few.jsonl"
-    interventions.run(settings, out)
+    repair_census.run(settings, out)
     _, units = read_units(out)
     for population in {unit["population"] for unit in units} - {"other"}:
         own = [unit for unit in units if unit["population"] == population]

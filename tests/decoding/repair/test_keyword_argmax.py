@@ -7,7 +7,7 @@ from string import ascii_lowercase
 import pytest
 import torch
 
-from decoding.constraints import Keywords
+from decoding.constraints.keywords import Keywords
 from decoding.engine.engine import Engine
 from decoding.engine.handle import DecodingResult
 from decoding.models.bert_mini.network import MiniModel
@@ -17,7 +17,7 @@ from decoding.repair.keyword_argmax import first_tokens
 from decoding.repair.selectors import candidates_of
 from decoding.request.row_estimates import most_rows
 from decoding.sampling.kernel import suppress, tilt
-from tests.decoding.repairing import decode, repaired
+from tests.decoding.repair.repairing import decode, repaired
 
 WEIGHT = 2.0
 

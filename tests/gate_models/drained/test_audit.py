@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
 from decoding.gates.protocol import Regime
 from gate_models.gates.drained import DrainedThreshold, read_thresholds, write_thresholds
 from gate_models.offline.drained import audit as audit_drained
 from gate_models.policies.names import parse_policy
-from tests.gate_models.order_samples import result, samples
+from service.cli import app
+from tests.gate_models.order_study.samples import result, samples
 
 PLAIN = Regime("hash", "commongen-k3", 2.0, 16, 16, 1, 1.0, None, "probability", "confidence", "as_is")
 FIRST = replace(PLAIN, order="guidance_boost", guided_width=8, boost_threshold=0.8, tail_width=4)
@@ -36,25 +38,23 @@ def audit(tmp_path: Path) -> Path:
     return result(tmp_path / "audit.json", "commongen-k3", texts)
 
 
-def run(monkeypatch: pytest.MonkeyPatch, thresholds: Path, *arguments: str) -> None:
-    monkeypatch.setattr(sys, "argv", ["audit_drained", *arguments, "--thresholds", str(thresholds)])
-    audit_drained.main()
+def run(thresholds: Path, result: Path) -> Result:
+    return CliRunner().invoke(app, ["drained", "audit", str(result), "--thresholds", str(thresholds)])
 
 
-def test_each_threshold_gets_its_own_reading(
-    audit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_threshold_gets_its_own_reading(audit: Path, tmp_path: Path) -> None:
     path = tmp_path / "drained.json"
     write_thresholds([measured(PLAIN), measured(FIRST)], path)
-    run(monkeypatch, path, str(audit))
+    answer = run(path, audit)
+    assert answer.exit_code == 0, answer.output
     plain, first = read_thresholds(path)
     assert plain.evidence["audit"]["loss"] == pytest.approx(0.1)
     assert first.evidence["audit"]["loss_interval_95"] == pytest.approx([0.3, 0.3])
     assert (first.evidence["audit"]["rows"], first.evidence["audit"]["full_cfg"]["rows"]) == (11, 32)
     assert (plain.evidence["curve"], plain.threshold) == (EVIDENCE["curve"], 0.6)
-    assert "| commongen-k3 | guidance_boost | 4 | 0.6 | +0.01 | 12 | 0.80, 32, " in capsys.readouterr().out
+    assert "| commongen-k3 | guidance_boost | 4 | 0.6 | +0.01 | 12 | 0.80, 32, " in answer.stdout
     once = path.read_bytes()
-    run(monkeypatch, path, str(audit))
+    run(path, audit)
     assert path.read_bytes() == once
 
 
@@ -70,13 +70,11 @@ def test_each_threshold_gets_its_own_reading(
         measured(PLAIN, None),
     ],
 )
-def test_what_was_not_run_is_left_as_it_is(
-    other: DrainedThreshold, audit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_not_run_is_left_as_it_is(other: DrainedThreshold, audit: Path, tmp_path: Path) -> None:
     """A given threshold (`drained:0.6:k2`) is nobody's calibrated one."""
     path = tmp_path / "drained.json"
     write_thresholds([other], path)
-    run(monkeypatch, path, str(audit))
+    assert run(path, audit).exit_code == 0
     assert read_thresholds(path) == [other]
 
 
@@ -88,12 +86,8 @@ def test_the_policies_run_what_is_calibrated() -> None:
     }
 
 
-def test_wrong_files_are_told(
-    audit: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        run(monkeypatch, tmp_path / "none.json", str(audit))
-    assert "none.json" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        run(monkeypatch, audit, str(audit))
-    assert "not a file of drained thresholds" in capsys.readouterr().err
+def test_wrong_files_are_refused(audit: Path, tmp_path: Path) -> None:
+    missing, wrong = run(tmp_path / "none.json", audit), run(audit, audit)
+    assert (missing.exit_code, wrong.exit_code) == (2, 2)
+    assert "none.json" in missing.stderr
+    assert "not a file of drained thresholds" in wrong.stderr
