@@ -25,12 +25,12 @@ HELP: Final = (
     "comma-separated: base, full_cfg, handoff:FRACTION, parallel_tail:FRACTION (8 wide), drained:THRESHOLD, constant "
     f"(the family's cut), calibrated (drained at the family's measured threshold), {_TRAINED} (the family's learned "
     "gates; full CFG where it has none in the setting) or recorded (the prompt's horizon of a census; no gate that "
-    "could be served), each with optional :kN (tail width; guided width for "
-    "full_cfg), :aX (adaptive tail threshold), :rprefixN or :rdualN "
-    "(the tail reuses keys and values, refreshed every N steps), :wX (guidance scale), :ORDER (random, "
-    "guidance_boost, ...), :pX (plausibility), :gN (guided width), :bX (boost threshold; up to 8 positions unless "
-    ":gN), :mN (drained gates look again every N base steps), :repairKxR[-SELECTOR][@ANCHOR] (reopen K positions of a failed text, R rounds), "
-    ":bestN (N attempts until one holds), :rowsN (budget of repair); or auto, auto:ROWS: the cascade and its budget"
+    "could be served), each with optional :kN (tail width; guided width for full_cfg), :aX (adaptive tail threshold), "
+    ":rprefixN or :rdualN (the tail reuses keys and values, refreshed every N steps), :wX (guidance scale), :ORDER "
+    "(random, conditional, guidance_boost, ...), :pX (plausibility), :gN (guided width), :bX (boost threshold; up to 8 "
+    "positions unless :gN), :mN (drained gates look again every N base steps), :repairKxR[-SELECTOR][@ANCHOR] (reopen "
+    "K positions of a failed text, R rounds), :bestN (N attempts until one holds), :rowsN (budget of repair); or auto, "
+    "auto:ROWS: the cascade and its budget"
 )
 
 
