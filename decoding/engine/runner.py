@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
@@ -22,7 +22,7 @@ from torch import Tensor
 from decoding.models.protocol import DenoisingModel, KVCache, ReusableModel, ReuseRow
 from decoding.records.ledger import BRANCHES, Branch
 from decoding.request.canvas import CanvasState
-from decoding.sampling.kernel import Candidates, candidates
+from decoding.sampling.kernel import Candidates, PositionSettings, candidates
 
 INVARIANT_TILE = 8
 INVARIANT_CHUNK = 64
@@ -177,7 +177,7 @@ class Runner:
         """Head, tilt, sample and statistics for the scored positions of requests in one phase, chunk by chunk."""
         if not pairs:
             return {}
-        settings = _PositionSettings.of([pair[0] for pair in pairs], self.model.device)
+        settings = _position_settings([pair[0] for pair in pairs], self.model.device)
         plain, *others = (torch.cat([row.features for row in branch]) for branch in zip(*pairs, strict=True))
         hidden = others[0] if others else None
         parts = []
@@ -193,7 +193,7 @@ class Runner:
             results[id(row.request)] = StepResult(row.scored, own, finite)
         return results
 
-    def _chunk(self, plain: Tensor, hidden: Tensor | None, settings: _PositionSettings) -> Candidates:
+    def _chunk(self, plain: Tensor, hidden: Tensor | None, settings: PositionSettings) -> Candidates:
         count = plain.shape[0]
         if self.invariant and count < self.chunk:
             missing = self.chunk - count
@@ -203,62 +203,24 @@ class Runner:
         with self.counts.in_model():
             conditional = self.model.project(plain)
             unconditional = None if hidden is None else self.model.project(hidden)
-        found = candidates(
-            conditional,
-            unconditional,
-            scale=settings.scale,
-            uniforms=settings.uniforms,
-            temperature=settings.temperature,
-            top_p=settings.top_p,
-            suppressed=self._suppressed,
-            blocked=settings.blocked,
-            blocked_ids=self._end_ids,
-            plausibility=settings.plausibility,
-        )
-        return found.slice(0, count)
+        step = candidates(conditional, unconditional, settings, suppressed=self._suppressed, blocked_ids=self._end_ids)
+        return step.slice(0, count)
 
 
-@dataclass(frozen=True, slots=True)
-class _PositionSettings:
-    """Sampling settings of each position [M]."""
+def _position_settings(rows: list[_Row], device: torch.device) -> PositionSettings:
+    """The settings of each scored position of `rows`."""
+    counts = torch.tensor([row.scored.size for row in rows])
 
-    scale: Tensor
-    uniforms: Tensor
-    temperature: Tensor
-    top_p: Tensor
-    blocked: Tensor
-    plausibility: Tensor
+    def spread(values: list[float]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float32).repeat_interleave(counts).to(device)
 
-    @staticmethod
-    def of(rows: list[_Row], device: torch.device) -> _PositionSettings:
-        counts = torch.tensor([row.scored.size for row in rows])
-
-        def spread(values: list[float]) -> Tensor:
-            return torch.tensor(values, dtype=torch.float32).repeat_interleave(counts).to(device)
-
-        jobs = [row.request.job for row in rows]
-        uniforms = np.concatenate([row.request.uniforms(row.scored) for row in rows])
-        return _PositionSettings(
-            scale=spread([job.policy.guidance_scale for job in jobs]),
-            uniforms=torch.from_numpy(uniforms).to(device),
-            temperature=spread([job.sampling.temperature for job in jobs]),
-            top_p=spread([job.sampling.top_p for job in jobs]),
-            blocked=spread([float(job.sampling.suppress_eos) for job in jobs]) > 0,
-            plausibility=spread([job.policy.plausibility or 0.0 for job in jobs]),
-        )
-
-    def slice(self, part: slice) -> _PositionSettings:
-        return _PositionSettings(*(getattr(self, item.name)[part] for item in fields(self)))
-
-    def padded(self, missing: int) -> _PositionSettings:
-        def pad(values: Tensor, value: float) -> Tensor:
-            return torch.cat([values, values.new_full((missing,), value)])
-
-        return _PositionSettings(
-            pad(self.scale, 0),
-            pad(self.uniforms, 0),
-            pad(self.temperature, 1),
-            pad(self.top_p, 1),
-            pad(self.blocked, False),
-            pad(self.plausibility, 0),
-        )
+    jobs = [row.request.job for row in rows]
+    uniforms = np.concatenate([row.request.uniforms(row.scored) for row in rows])
+    return PositionSettings(
+        scale=spread([job.policy.guidance_scale for job in jobs]),
+        uniforms=torch.from_numpy(uniforms).to(device),
+        temperature=spread([job.sampling.temperature for job in jobs]),
+        top_p=spread([job.sampling.top_p for job in jobs]),
+        blocked=spread([float(job.sampling.suppress_eos) for job in jobs]) > 0,
+        plausibility=spread([job.policy.plausibility or 0.0 for job in jobs]),
+    )

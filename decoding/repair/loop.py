@@ -30,7 +30,7 @@ from decoding.request.row_estimates import round_rows
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Decode `job`; followers are told `event`."""
+    """Decode `job`; `event` goes to those who follow the request."""
 
     job: Job
     event: ReopenEvent
@@ -38,9 +38,13 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class RunRollouts:
-    """Run `jobs` beside each other, then give their states to `Pursuit.measured`."""
+    """Run `jobs` beside each other, then give their states to `RepairLoop.measured`."""
 
     jobs: tuple[Job, ...]
+
+
+Action = Continue | RunRollouts | None
+"""What a request does next; None: it is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +97,7 @@ class RepairLoop:
             whole.steps += found.state.trace.steps
         return whole
 
-    def judge(self, state: CanvasState) -> Continue | RunRollouts | None:
+    def judge(self, state: CanvasState) -> Action:
         """Take in the finished canvas of the last job; what to do next, None where the request is done."""
         self.passes.append(
             finished(
@@ -130,7 +134,7 @@ class RepairLoop:
         budget = self.job.policy.budget_rows
         return budget is None or self._spent() + rows <= budget
 
-    def _repair(self) -> Continue | RunRollouts | None:
+    def _repair(self) -> Action:
         repair = self._own.policy.repair
         if repair is None or self._round >= repair.max_rounds or not self._affords(round_rows(self._own, repair)):
             return None

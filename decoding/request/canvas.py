@@ -21,7 +21,7 @@ from decoding.sampling import noise as noises
 from decoding.sampling.block_schedule import BlockSchedule, check_blocks
 from decoding.sampling.commit_order import Order, step_order
 from decoding.sampling.kernel import Candidates
-from decoding.sampling.selection import Limits, in_margins, inside_words, select
+from decoding.sampling.selection import Limits, Standing, in_margins, inside_words, select
 
 
 class MaskLeftError(RuntimeError):
@@ -219,9 +219,14 @@ class CanvasState:
             uniforms=torch.from_numpy(self.uniforms(positions, noises.ORDER)) if order.needs_noise else found.boost,
             limits=Limits(scheduled, quota, confidence, boost),
             canvas=self.tokens,
-            started=self._started(found.token, positions),
-            margin=in_margins(positions, found.token.numpy(), self.tokens.size, self.margins, self.end_ids),
-            last_ids=self.end_ids if self.job.sampling.defer_eos else (),
+            standing=self._standing(found.token, positions),
+        )
+
+    def _standing(self, tokens: torch.Tensor, positions: NDArray[np.int64]) -> Standing:
+        return Standing(
+            started=self._started(tokens, positions),
+            margin=in_margins(positions, tokens.numpy(), self.tokens.size, self.margins, self.end_ids),
+            deferred=np.isin(tokens.numpy(), self.end_ids if self.job.sampling.defer_eos else ()),
         )
 
     def _started(self, tokens: torch.Tensor, positions: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -151,14 +151,16 @@ def reached_first(ranked_confidence: Tensor, threshold: float) -> Tensor:
     return (ranked_confidence < threshold).to(torch.int8).argsort(stable=True)
 
 
-def commit_count(quota: int, available: int, ranked_confidence: Tensor, threshold: float | None, least: int = 1) -> int:
+def commit_count(
+    quota: int, available: int, ranked_confidence: Tensor, threshold: float | None, minimum: int = 1
+) -> int:
     """How many of the ranked candidates to commit.
 
-    Without a threshold the quota; with one (adaptive tail) every leading candidate whose confidence reaches it, at
-    least `least` (what the schedule needs to end in time) and at most the quota. Never more than `available`.
+    Without a threshold the quota; with one (adaptive tail) every leading candidate whose confidence reaches it, from
+    `minimum` (what the schedule needs to end in time) up to the quota. Never more than `available`.
     """
     limit = min(quota, available)
-    if threshold is None or limit <= least:
+    if threshold is None or limit <= minimum:
         return limit
     reached = int((ranked_confidence[:limit] >= threshold).to(torch.int64).cumprod(0).sum())
-    return max(least, reached)
+    return max(minimum, reached)

@@ -128,7 +128,7 @@ class Metrics:
 
     def on_end(self, handle: Handle) -> None:
         self._count_rows([handle])
-        for attempted in list(handle.pursuit.passes) if handle.pursuit is not None else ():
+        for attempted in list(handle.repair_loop.passes) if handle.repair_loop is not None else ():
             repair = handle.job.attempt(attempted.attempt).policy.repair
             if attempted.round and repair is not None:
                 self.repairs.labels(repair.selector, "recovered" if attempted.satisfied else "failed").inc()

@@ -101,7 +101,7 @@ def decided(chosen: ChosenSample) -> bool:
 
 def first_pass_ended(handle: Handle) -> bool:
     """Whether a request's first text, that before any repair, is there or never will be."""
-    return handle.done or (handle.pursuit is not None and bool(handle.pursuit.passes))
+    return handle.done or (handle.repair_loop is not None and bool(handle.repair_loop.passes))
 
 
 def satisfied(constraint: Mapping[str, object] | None, text: str) -> bool:
@@ -113,8 +113,8 @@ def satisfied(constraint: Mapping[str, object] | None, text: str) -> bool:
 
 def _first_pass(handle: Handle) -> tuple[CanvasState, bool]:
     """The run before any repair, and whether it came to its end."""
-    if handle.pursuit is not None and handle.pursuit.passes:
-        return handle.pursuit.passes[0].state, True
+    if handle.repair_loop is not None and handle.repair_loop.passes:
+        return handle.repair_loop.passes[0].state, True
     if handle.error is not None and handle.error.reason not in LEFT:
         raise SampleFailedError(str(handle.error))
     return handle.state, handle.error is None

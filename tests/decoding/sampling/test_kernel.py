@@ -11,7 +11,7 @@ from scipy import stats
 from torch import Tensor
 
 from decoding.sampling.commit_order import CONFIDENCE_KINDS, ORDERS, commit_count, ranked
-from decoding.sampling.kernel import candidates, inverse_cdf, nucleus, tilt
+from decoding.sampling.kernel import PositionSettings, candidates, inverse_cdf, nucleus, tilt
 
 M, V, MASK = 6, 11, 0
 
@@ -28,9 +28,12 @@ def step(conditional: Tensor, unconditional: Tensor | None, w: float = 2.0, **ch
         "uniforms": torch.linspace(0.05, 0.95, rows, dtype=torch.float64),
         "temperature": ones,
         "top_p": ones,
-        "suppressed": torch.tensor([MASK]),
+        "blocked": torch.zeros(rows, dtype=torch.bool),
+        "plausibility": torch.zeros(rows, dtype=torch.float64),
     }
-    return candidates(conditional, unconditional, **(arguments | changes))  # type: ignore[arg-type]
+    suppressed, blocked_ids = changes.pop("suppressed", torch.tensor([MASK])), changes.pop("blocked_ids", None)
+    settings = PositionSettings(**(arguments | changes))  # type: ignore[arg-type]
+    return candidates(conditional, unconditional, settings, suppressed=suppressed, blocked_ids=blocked_ids)
 
 
 def test_tilt_is_c_plus_w_times_c_minus_u() -> None:

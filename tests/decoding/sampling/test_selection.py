@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decoding.sampling.commit_order import CONFIDENCE_KINDS, ORDERS, Order
 from decoding.sampling.kernel import Candidates
-from decoding.sampling.selection import Limits, in_margins, inside_words, select
+from decoding.sampling.selection import Limits, Standing, in_margins, inside_words, select
 
 MASK = 99
 
@@ -42,8 +42,7 @@ def test_boosted_tokens_are_committed_once_each_between_schedule_and_width(data:
         uniforms=torch.zeros(size),
         limits=limits,
         canvas=canvas,
-        started=np.zeros(size, dtype=bool),
-        margin=late,
+        standing=Standing(np.zeros(size, dtype=bool), late, np.zeros(size, dtype=bool)),
     )
     best = sorted(every.tolist(), key=lambda i: (late[i], -boost[i], i))
     least = best[:scheduled]
@@ -71,8 +70,7 @@ def chosen_of(
         uniforms=torch.zeros(len(boost)),
         limits=Limits(count, count),
         canvas=np.full(len(boost), MASK),
-        started=np.isin(every, started),
-        margin=np.isin(every, margin),
+        standing=Standing(np.isin(every, started), np.isin(every, margin), np.zeros(len(boost), dtype=bool)),
     ).tolist()
 
 

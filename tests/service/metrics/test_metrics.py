@@ -111,7 +111,7 @@ def test_repair_rounds_of_a_cancelled_request_are_counted(metrics, model, loop):
     policy = {"preset": "reopen_repair", "gate": {"source": "never"}, "repair": repair}
     engine, generation = admit(metrics, model, loop, {**body, "policy": policy})
     (handle,) = generation.handles
-    while len(handle.pursuit.passes) < 3:  # the text and two rounds: no eight tokens of this model have nine letters
+    while len(handle.repair_loop.passes) < 3:  # a text and two rounds: eight tokens have no nine letters
         assert engine.step()
     with generation:
         metrics.ended("/generate", generation, "cancelled")

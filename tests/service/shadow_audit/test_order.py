@@ -6,7 +6,7 @@ import pytest
 
 from service.shadow_audit.sample import first_pass_ended
 from service.storage.database import open_database
-from tests.service.shadowing import Desk, audits, mini
+from tests.service.shadow_audit.shadowing import Desk, audits, mini
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_text_that_is_repaired_is_taken_in_as_soon_as_one_that_needs_no_repair
         with desk.shadow.watching(prepared, [handle]):
             while not first_pass_ended(handle):
                 desk.engine.step()
-            waiting, repaired = desk.shadow.store.waiting(), not handle.pursuit.passes[0].satisfied
+            waiting, repaired = desk.shadow.store.waiting(), not handle.repair_loop.passes[0].satisfied
             assert not (repaired and handle.done)
             desk.shadow._take()
             assert desk.shadow.store.waiting() == waiting + 1

@@ -12,8 +12,8 @@ from service.config.settings import Settings
 from service.generation.prepare import prepare
 from service.schemas.generate import GenerateRequest
 from service.storage.database import open_database
+from tests.service.committor.test_measurements import measure
 from tests.service.process import error_of
-from tests.service.test_committor import measure
 
 L = 8
 NEVER_MET = {"type": "letter_frequency", "letter": "q", "relation": "at_least", "count": 60}
