@@ -49,7 +49,7 @@ class GateView:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A gate's word on one request before one step."""
+    """What a gate decides for one request before one step."""
 
     handoff: bool
     predicted_horizon: float | None = None

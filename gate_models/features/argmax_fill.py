@@ -1,4 +1,4 @@
-"""What the text would be if decoding stopped here: the predicate on the current argmax fill (no forward evaluation)."""
+"""What the text would be if decoding stopped here: features of its most probable completion, without a forward pass."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Reader:
 
     def text(self, ids: Sequence[int]) -> str:
         """Text of canvas ids up to the first end-of-text; open positions are left out."""
-        kept: list[int] = []
+        text_ids: list[int] = []
         for token in ids:
             if token in self.end_ids:
                 break
             if token != _OPEN:
-                kept.append(token)
-        return self.codec.decode(kept)
+                text_ids.append(token)
+        return self.codec.decode(text_ids)
 
 
 def fill_features(
@@ -65,7 +65,7 @@ def fill_features(
     text = reader.text(_filled(canvas, history[-1]))
     verdict = predicate.evaluate(text)
     committed = reader.text(canvas)
-    own = predicate.evaluate(committed)
+    committed_verdict = predicate.evaluate(committed)
     earlier = verdict.score
     if len(history) > 1:
         earlier = _score(predicate, reader.text(_filled(before, history[-2])))
@@ -77,8 +77,8 @@ def fill_features(
         "fill_checks": sum(check.satisfied for check in verdict.checks) / len(verdict.checks),
         "fill_words": float(len(words(text))),
         "fill_repeats": float(has_adjacent_repeat(text)),
-        "committed_satisfied": float(own.satisfied),
-        "committed_score": own.score,
+        "committed_satisfied": float(committed_verdict.satisfied),
+        "committed_score": committed_verdict.score,
         "committed_words": float(len(words(committed))),
         "end_committed": float(bool(ends)),
         "end_position": (ends[0] if ends else length) / length,

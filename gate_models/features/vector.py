@@ -78,8 +78,8 @@ RECENT: Final = 3
 
 def vector(view: GateView, reader: Reader) -> NDArray[np.float32]:
     """The features `NAMES` of one request before one step, float32; finite."""
-    found = named(view, reader)
-    return np.array([found[name] for name in NAMES], dtype=np.float32)
+    features = named(view, reader)
+    return np.array([features[name] for name in NAMES], dtype=np.float32)
 
 
 def matrix(views: Iterable[GateView], reader: Reader) -> NDArray[np.float32]:

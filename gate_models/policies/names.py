@@ -114,19 +114,19 @@ def at_weight(name: str, weight: float) -> NamedPolicy:
     Names of base decoders are made from what they do, so that equal ones have one name.
     """
     named = parse_policy(name)
-    own = named.policy
-    if weight != 0.0 and own.preset != "base":
-        kept = [part for part in name.split(":") if not re.fullmatch(r"w\d+(\.\d+)?", part)]
-        return parse_policy(":".join([*kept, f"w{weight:g}"]))
+    policy = named.policy
+    if weight != 0.0 and policy.preset != "base":
+        parts_but_weight = [part for part in name.split(":") if not re.fullmatch(r"w\d+(\.\d+)?", part)]
+        return parse_policy(":".join([*parts_but_weight, f"w{weight:g}"]))
     parts = ["base"]
-    if own.tail_width != 1:
-        parts.append(f"k{own.tail_width}")
-    if own.tail_threshold is not None:
-        parts.append("a" + f"{own.tail_threshold:.12f}".rstrip("0").rstrip("."))
-    if own.tail_reuse is not None:
-        parts.append(f"r{own.tail_reuse}{own.tail_refresh}")
-    if base_order(own.order) != CONFIDENCE:
-        parts.append(own.order)
+    if policy.tail_width != 1:
+        parts.append(f"k{policy.tail_width}")
+    if policy.tail_threshold is not None:
+        parts.append("a" + f"{policy.tail_threshold:.12f}".rstrip("0").rstrip("."))
+    if policy.tail_reuse is not None:
+        parts.append(f"r{policy.tail_reuse}{policy.tail_refresh}")
+    if base_order(policy.order) != CONFIDENCE:
+        parts.append(policy.order)
     if named.attempts > 1:
         parts.append(f"best{named.attempts}")
     return parse_policy(":".join(parts))
@@ -174,7 +174,7 @@ def _option(option: str, preset: str) -> dict[str, Any]:
 
 def _gate(setting: GateSettings) -> Gate:
     if needs_family(setting):
-        return NeverGate()  # whoever knows family and model puts the family's gate in its place
+        return NeverGate()  # until the family and the model are known, and with them its gate
     regime = Regime("", None, 2.0, 1, 1, 1, 1.0, None, "probability", "confidence", "as_is")
     gate = BuiltinGates().resolve(setting, regime).gate
     if gate is None:

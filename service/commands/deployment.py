@@ -1,4 +1,4 @@
-"""astargate deployment"""
+"""`astargate deployment report | learn-cascade`: policies as a server would run them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from service.commands.options import names
+from service.commands.options import failures, group, names
 
-app = typer.Typer(help="Policies as a server would run them: their success at a number of rows.", no_args_is_help=True)
+app = group("Policies as a server would run them: their success at a number of rows.")
 
 
 @app.command("report")
@@ -23,11 +23,8 @@ def report(
     """Write tables, numbers and a picture: every policy beside full CFG, and beside best-of-n at the same rows."""
     from gate_models.offline.deployment.report import write  # noqa: PLC0415
 
-    try:
+    with failures("deployment report", OSError, ValueError):
         write(results, out, names(compared))
-    except (OSError, ValueError) as error:
-        typer.echo(f"deployment report: {error}", err=True)
-        raise typer.Exit(2) from None
 
 
 @app.command("learn-cascade")
@@ -43,10 +40,7 @@ def learn_cascade(
     from gate_models.offline.deployment.learn_cascade import run  # noqa: PLC0415
     from gate_models.policies.cascade import shipped_path  # noqa: PLC0415
 
-    try:
+    with failures("deployment learn-cascade", OSError, ValueError):
         learned = run(result, out or shipped_path(), length, fluency_factor)
-    except (OSError, ValueError) as error:
-        typer.echo(f"deployment learn-cascade: {error}", err=True)
-        raise typer.Exit(2) from None
     for order in learned:
         typer.echo(f"{order.family}: {', '.join(order.attempts)}")

@@ -1,42 +1,44 @@
-"""astargate drained"""
+"""`astargate drained calibrate | policies | audit | table`: thresholds of the gate that needs no training."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from service.commands.options import names
+from gate_models.offline.drained.settings import CalibrationSettings
+from service.commands.options import DECODING, MACHINE, OPTIONS, PROMPTS, Command, Opt, failures, from_settings, group
 
-app = typer.Typer(help="Thresholds of the `drained` gate: calibrate, audit, show.", no_args_is_help=True)
+app = group("Thresholds of the `drained` gate: calibrate, audit, show.")
 
 
-@app.command("calibrate")
+@app.command("calibrate", cls=Command)
+@from_settings(
+    CalibrationSettings,
+    "drained calibrate",
+    panel=DECODING,
+    options={
+        "tasks": replace(OPTIONS["tasks"], old=("families", "task", "tasks"), default=("all",)),
+        "prompts": Opt(minimum=1, panel=PROMPTS, help="Prompts of a family outside the audit set."),
+    },
+)
 def calibrate(
+    settings: CalibrationSettings,
     sweeps: Annotated[Path, typer.Option(help="Folder of the decoded runs; a stopped run goes on.")],
     out: Annotated[Path | None, typer.Option(help="File to write, beside what it has; without it only decode.")] = None,
-    families: Annotated[str, typer.Option(help="Families separated by commas, or `all`.")] = "all",
     held: Annotated[bool, typer.Option("--held", help="Decode nothing: the prompts whose runs are there.")] = False,
-    prompts: Annotated[int, typer.Option(min=1, help="Prompts a family outside the audit set.")] = 100,
-    guidance_scale: Annotated[float, typer.Option()] = 2.0,
-    temperature: Annotated[float, typer.Option()] = 1.0,
+    model: Annotated[str, typer.Option(help="`mini` or a checkpoint folder.", rich_help_panel=MACHINE)] = "mini",
+    threads: Annotated[int, typer.Option(min=1, help="Torch threads of a process.", rich_help_panel=MACHINE)] = 1,
 ) -> None:
     """Choose the thresholds from runs on prompts outside the audit set."""
     from gate_models.offline.drained.calibrate import run  # noqa: PLC0415
-    from gate_models.offline.drained.settings import CalibrationSettings  # noqa: PLC0415
 
-    settings = CalibrationSettings(
-        names(families),
-        None if held else prompts,
-        guidance_scale=guidance_scale,
-        temperature=temperature,
-    )
-    try:
-        thresholds = run(settings, sweeps, out)
-    except (OSError, ValueError) as error:
-        typer.echo(f"drained calibrate: {error}", err=True)
-        raise typer.Exit(2) from None
+    if held:
+        settings = replace(settings, prompts=None)
+    with failures("drained calibrate", OSError):
+        thresholds = run(settings, sweeps, out, model=model, threads=threads)
     for one in thresholds:
         regime = one.regime
         typer.echo(f"{regime.family} {regime.order} K={regime.tail_width} {one.threshold} {one.certified}")
@@ -61,11 +63,8 @@ def audit(
     from gate_models.gates.calibrated import shipped_file  # noqa: PLC0415
     from gate_models.offline.drained.audit import run, table  # noqa: PLC0415
 
-    try:
+    with failures("drained audit", OSError, ValueError, KeyError):
         checked = run(results, thresholds or shipped_file("drained.json"))
-    except (OSError, ValueError, KeyError) as error:
-        typer.echo(f"drained audit: {error}", err=True)
-        raise typer.Exit(2) from None
     typer.echo(table(checked))
 
 
@@ -78,8 +77,5 @@ def table(
     from gate_models.gates.drained import read_thresholds  # noqa: PLC0415
     from gate_models.offline.drained.table import table  # noqa: PLC0415
 
-    try:
+    with failures("drained table", OSError, ValueError):
         typer.echo(table(read_thresholds(thresholds or shipped_file("drained.json"))))
-    except (OSError, ValueError) as error:
-        typer.echo(f"drained table: {error}", err=True)
-        raise typer.Exit(2) from None

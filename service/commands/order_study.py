@@ -1,4 +1,4 @@
-"""astargate order-study"""
+"""`astargate order-study policies | report`: the orders in which tokens are committed, compared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Compare the orders in which tokens are committed, at the same cost.", no_args_is_help=True)
+from service.commands.options import failures, group
+
+app = group("Compare the orders in which tokens are committed, at the same cost.")
 
 
 @app.command("policies")
@@ -46,9 +48,6 @@ def report(
         ablations=tuple(ablations or ()),
         command=tuple(command or ()),
     )
-    try:
+    with failures("order-study report", OSError, ValueError):
         study = run(settings)
-    except (OSError, ValueError) as error:
-        typer.echo(f"order-study report: {error}", err=True)
-        raise typer.Exit(2) from None
     typer.echo(matched_table(study.groups))

@@ -137,7 +137,7 @@ def _learned(bundle: GateBundle) -> Iterator[GateInfo]:
 def _margins(bundle: GateBundle, width: int) -> list[CertifiedMargin]:
     margins = []
     for margin in MARGINS:
-        choice = bundle.ladders[width].choose(margin, CONFIDENCE)
+        choice = bundle.risk_tests[width].choose(margin, CONFIDENCE)
         earliest = None if choice.setting is None else choice.setting[0]
         margins.append(
             CertifiedMargin(

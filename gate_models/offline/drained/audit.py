@@ -19,12 +19,11 @@ from decoding.gates.protocol import Regime
 from gate_models.gates.drained import DrainedThreshold, read_thresholds, write_thresholds
 from gate_models.offline.drained.calibrate import ORDERS, REFERENCE, WIDTHS
 from gate_models.offline.drained.settings import CalibrationSettings
-from gate_models.offline.gate_audit.results import Fluency
 from gate_models.offline.order_study.matches import shown
 from gate_models.offline.order_study.points import Group, Point, points, read
 from gate_models.offline.order_study.pooled import FULL
 from gate_models.offline.runs import markdown
-from gate_models.offline.scorers.fluency import load_judge
+from gate_models.offline.scorers.fluency import Fluency, load_judge
 from gate_models.policies.names import parse_policy
 
 

@@ -33,14 +33,13 @@ from decoding.models.registry import load_model
 from decoding.policy.gate import GateSettings
 from decoding.request.job import regime_of
 from gate_models.gates.drained import DrainedThreshold, read_thresholds, write_thresholds
+from gate_models.offline.benchmarks.splits import split_of
 from gate_models.offline.benchmarks.tasks import TaskPrompt, expand, load_task
 from gate_models.offline.census.noninferiority import MARGIN
-from gate_models.offline.census.plan import split_of
 from gate_models.offline.drained.settings import CalibrationSettings
 from gate_models.offline.gate_audit.arms import Arms, arms_at, decided_steps, never_arms
-from gate_models.offline.gate_audit.results import Fluency
 from gate_models.offline.gate_audit.sweep import SweepSettings, SweptRun, run_job, sweep
-from gate_models.offline.scorers.fluency import load_judge
+from gate_models.offline.scorers.fluency import Fluency, load_judge
 from gate_models.statistics.bootstrap import bootstrap
 from gate_models.statistics.fixed_sequence import MARGINS, FixedSequenceTest
 

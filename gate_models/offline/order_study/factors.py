@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gate_models.offline.gate_audit.results import Fluency
 from gate_models.offline.order_study.points import (
     DEFAULT_WEIGHT,
     Group,
@@ -23,6 +22,7 @@ from gate_models.offline.order_study.points import (
 )
 from gate_models.offline.order_study.pooled import FULL, Pooled, complete, pool, ratio
 from gate_models.offline.runs.markdown import table
+from gate_models.offline.scorers.fluency import Fluency
 
 HOME: Final = "own canvas, w = 2, temperature 1"
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from gate_models.features.text_metrics import has_adjacent_repeat, words
-from gate_models.offline.gate_audit.results import Fluency
+from gate_models.offline.scorers.fluency import Fluency
 from gate_models.policies.names import parse_policy
 from gate_models.statistics.bootstrap import bootstrap, by_prompt, paired_bootstrap
 from gate_models.statistics.intervals import Estimate

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gate_models.offline.gate_audit.results import Fluency
 from gate_models.offline.order_study.ablations import ablations
 from gate_models.offline.order_study.factors import factors
 from gate_models.offline.order_study.learned_gates import shipped_reports
@@ -22,7 +21,7 @@ from gate_models.offline.order_study.points import Group, Point, Texts, beside_r
 from gate_models.offline.order_study.policies import CALIBRATED, CHEAP, FACTORS, MAIN
 from gate_models.offline.order_study.report import Study
 from gate_models.offline.order_study.switch_curve import moves
-from gate_models.offline.scorers.fluency import load_judge
+from gate_models.offline.scorers.fluency import Fluency, load_judge
 
 
 @dataclass(frozen=True, slots=True)

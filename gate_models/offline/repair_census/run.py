@@ -30,12 +30,12 @@ from decoding.request.job import Job
 from gate_models.committor.committor import BASE, GUIDED, cell_jobs, collect, judge_of
 from gate_models.committor.horizon import freeze_states, grid_points
 from gate_models.offline.census.store import load_census
-from gate_models.offline.evaluation.run import software
 from gate_models.offline.repair_census.arms import CONTROL, Anchored, Reopening, anchors_of, population_of
 from gate_models.offline.repair_census.lesion import lesion_unit
 from gate_models.offline.repair_census.settings import RepairSettings
 from gate_models.offline.repair_census.store import header_of, opened
 from gate_models.offline.repair_census.units import MEASURED, Unit, fresh_job, frozen_runs, units_of
+from gate_models.offline.runs.versions import software
 from gate_models.offline.scorers.fluency import Judge, load_judge
 
 CONTROLS_AUDITED: Final = 2

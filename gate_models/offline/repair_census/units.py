@@ -21,9 +21,9 @@ from decoding.request.job import Job
 from decoding.sampling.noise import NoiseKey
 from gate_models.offline.benchmarks.tasks import TaskPrompt, expand, load_task
 from gate_models.offline.census.labels import counts_of
-from gate_models.offline.census.plan import CensusSettings
 from gate_models.offline.census.plan import Unit as CensusUnit
 from gate_models.offline.census.records import Census, CensusError
+from gate_models.offline.census.settings import CensusSettings
 from gate_models.offline.census.worker import run_job
 from gate_models.offline.repair_census.arms import recorded_job
 from gate_models.offline.repair_census.settings import RepairSettings

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoding.sampling.block_schedule import BlockSchedule, check_blocks, step_at
-from gate_models.committor.horizon import FREEZE_GRID
+from gate_models.committor.choices import FREEZE_GRID
 
 
 def reference_quotas(masks: int, steps: int) -> list[int]:

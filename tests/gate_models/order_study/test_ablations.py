@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gate_models.offline.gate_audit.results import Fluency
 from gate_models.offline.order_study.ablations import ablation_table, ablations
 from gate_models.offline.order_study.points import Point, Setting, points
 from gate_models.offline.order_study.report import Study
-from gate_models.offline.scorers.fluency import load_judge
+from gate_models.offline.scorers.fluency import Fluency, load_judge
 from tests.gate_models.order_study.samples import samples
 
 FIRST = "drained:0.5:guidance_boost:b0.8"

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from gate_models.gates.audit_report import AuditPoint, AuditReport, Gap
-from gate_models.offline.gate_audit.results import Fluency
 from gate_models.offline.order_study.factors import HOME, factor_table, factors
 from gate_models.offline.order_study.learned_gates import audit_matches
 from gate_models.offline.order_study.matches import Match, family_table, family_verdicts, halves, holm, matches, note
@@ -20,7 +19,7 @@ from gate_models.offline.order_study.points import Group, Point, Setting, points
 from gate_models.offline.order_study.pooled import complete, pool, pooled_table, stratified
 from gate_models.offline.order_study.report import Study
 from gate_models.offline.order_study.switch_curve import curves_of, moves, switch_table
-from gate_models.offline.scorers.fluency import load_judge
+from gate_models.offline.scorers.fluency import Fluency, load_judge
 from tests.gate_models.order_study.samples import result, samples
 
 FIRST = "drained:0.5:guidance_boost:b0.8"

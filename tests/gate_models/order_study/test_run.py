@@ -10,11 +10,10 @@ from typer.testing import CliRunner
 
 from gate_models.offline.evaluation import run as evaluate
 from gate_models.offline.evaluation.run import EvaluateSettings
-from gate_models.offline.gate_audit.results import Fluency
 from gate_models.offline.order_study.matches import matches
 from gate_models.offline.order_study.points import Setting, points, read, series_of
 from gate_models.offline.order_study.policies import LISTS
-from gate_models.offline.scorers.fluency import load_judge
+from gate_models.offline.scorers.fluency import Fluency, load_judge
 from gate_models.policies.names import parse_policy
 from service.cli import app
 from tests.decoding.tiny import tiny_model

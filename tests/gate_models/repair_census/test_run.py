@@ -13,8 +13,9 @@ import pytest
 from decoding.models.bert_mini.network import MiniModel
 from gate_models.offline.benchmarks.tasks import TaskPrompt
 from gate_models.offline.census.labels import counts_of
-from gate_models.offline.census.plan import CensusSettings, plan
+from gate_models.offline.census.plan import plan
 from gate_models.offline.census.records import CensusError
+from gate_models.offline.census.settings import CensusSettings
 from gate_models.offline.census.store import load_census, write_json, write_shard
 from gate_models.offline.census.worker import decode_items
 from gate_models.offline.repair_census import gains

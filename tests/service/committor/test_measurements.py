@@ -11,7 +11,7 @@ import pytest
 from decoding.models.registry import load_model
 from decoding.models.tools.make_random import make_random
 from decoding.sampling.block_schedule import step_at
-from gate_models.committor.horizon import FREEZE_GRID
+from gate_models.committor.choices import FREEZE_GRID
 from gate_models.statistics.intervals import newcombe, proportion
 from service.committor.plan import _state_tokens
 from service.schemas.committor import StateRequest
