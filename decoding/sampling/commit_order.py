@@ -59,40 +59,40 @@ def confidence_kind(*, needs_noise: bool = False) -> Callable[[Score], Score]:
 
 
 @confidence_kind()
-def probability(found: Candidates, uniforms: Tensor) -> Tensor:
+def probability(candidates: Candidates, uniforms: Tensor) -> Tensor:
     """The token's probability."""
-    return found.probability
+    return candidates.probability
 
 
 @confidence_kind()
-def margin(found: Candidates, uniforms: Tensor) -> Tensor:
+def margin(candidates: Candidates, uniforms: Tensor) -> Tensor:
     """How far the likeliest token is ahead of the next."""
-    return found.margin
+    return candidates.margin
 
 
 @confidence_kind()
-def neg_entropy(found: Candidates, uniforms: Tensor) -> Tensor:
+def neg_entropy(candidates: Candidates, uniforms: Tensor) -> Tensor:
     """How little the distribution is spread."""
-    return -found.entropy
+    return -candidates.entropy
 
 
 @confidence_kind(needs_noise=True)
 @commit_order(needs_noise=True)
-def random(found: Candidates, uniforms: Tensor) -> Tensor:
+def random(candidates: Candidates, uniforms: Tensor) -> Tensor:
     """Noise, whatever the model says."""
     return uniforms
 
 
 @commit_order(guided_only=True)
-def guidance_boost(found: Candidates, uniforms: Tensor) -> Tensor:
+def guidance_boost(candidates: Candidates, uniforms: Tensor) -> Tensor:
     """What guidance adds to the token's probability."""
-    return found.boost
+    return candidates.boost
 
 
 @commit_order(guided_only=True)
-def boost_confidence(found: Candidates, uniforms: Tensor) -> Tensor:
+def boost_confidence(candidates: Candidates, uniforms: Tensor) -> Tensor:
     """What guidance adds to the token's probability, times that probability."""
-    return found.boost * found.probability
+    return candidates.boost * candidates.probability
 
 
 def order_names() -> tuple[str, ...]:
