@@ -51,7 +51,7 @@ def command_lines(page: Path) -> list[list[str]]:
     """The words of every `astargate` command in the page's code blocks; a line that ends with a backslash goes on."""
     blocks = re.findall(r"```[a-z]*\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    commands = [part for line in lines for part in re.findall(r"(?<!install )\bastargate ((?!\$)[^#|;&)]*)", line)]
+    commands = [part for line in lines for part in re.findall(r"(?<!install )(?<!upgrade )(?<!template )\bastargate ((?!\$)[^#|;&)]*)", line)]
     return [command.split() for command in commands]
 
 
