@@ -13,6 +13,8 @@ from service.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+COMMAND = re.compile(r"(?<![\w/])(?<!install )astargate ((?!\$)[^#|;&)]*)")
+"""What follows the command's name; not helm's release or chart of that name."""
 SKIPPED = {"build", "dist", "runs", "node_modules"}
 PAGES = sorted(
     path
@@ -51,7 +53,7 @@ def command_lines(page: Path) -> list[list[str]]:
     """The words of every `astargate` command in the page's code blocks; a line that ends with a backslash goes on."""
     blocks = re.findall(r"```[a-z]*\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    commands = [part for line in lines for part in re.findall(r"(?<!install )(?<!upgrade )(?<!template )\bastargate ((?!\$)[^#|;&)]*)", line)]
+    commands = [part for line in lines for part in COMMAND.findall(line)]
     return [command.split() for command in commands]
 
 
