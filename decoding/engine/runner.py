@@ -222,4 +222,5 @@ def _position_settings(rows: list[_Row], device: torch.device) -> PositionSettin
         temperature=spread([job.sampling.temperature for job in jobs]),
         top_p=spread([job.sampling.top_p for job in jobs]),
         blocked=spread([float(job.sampling.suppress_eos) for job in jobs]) > 0,
+        plausibility=spread([job.policy.plausibility or 0.0 for job in jobs]),
     )

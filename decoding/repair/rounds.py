@@ -20,7 +20,13 @@ from decoding.sampling.commit_order import base_order
 def guided_policy(policy: DecodingPolicy) -> DecodingPolicy:
     """How reopened positions are decoded: serially, guided to the end where the policy guides at all."""
     preset: Preset = "full_cfg" if policy.guidance_scale > 0.0 else "base"
-    return DecodingPolicy(preset, guidance_scale=policy.guidance_scale, order=policy.order, gate=GateSettings("never"))
+    return DecodingPolicy(
+        preset,
+        guidance_scale=policy.guidance_scale,
+        order=policy.order,
+        plausibility=policy.plausibility,
+        gate=GateSettings("never"),
+    )
 
 
 def base_policy(policy: DecodingPolicy) -> DecodingPolicy:
