@@ -255,7 +255,7 @@ def test_rollouts_are_independent_priced_apart_and_leave_the_prefix_alone(engine
     prefix = trace.prefix(step, model.spec.mask_id)
     base = continuations(source.job, prefix.tolist(), step, guided=False, count=8, arm="base@0.30")
     guided = continuations(source.job, prefix.tolist(), step, guided=True, count=8, arm="guided@0.30")
-    outcomes = [handle.result() for handle in run_all(engine, [*base, *guided], timeout=60)]
+    outcomes = [handle.result() for handle in run_all(engine, [*base, *guided], timeout=600)]
     assert len({outcome.tokens for outcome in outcomes}) > 8
     kept = prefix != model.spec.mask_id
     for index, outcome in enumerate(outcomes):
