@@ -1,1 +1,1 @@
-"""The HTTP edge: translate, call the engine, translate back."""
+"""The HTTP server: a request becomes decoding jobs, the engine runs them, the results become the answer."""

@@ -1,4 +1,4 @@
-"""The application: one factory for uvicorn and for whatever else serves it."""
+"""Builds the application: one factory for uvicorn and for any other server."""
 
 from __future__ import annotations
 

@@ -2,42 +2,82 @@
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 import typer
+from typer.core import TyperGroup
 
 from service.commands import (
     bench,
+    card,
     census,
-    census_ofat,
-    census_report,
+    deployment,
+    drained,
     evaluate,
     gate,
     generate,
     key,
     models,
-    repair_census,
+    order_study,
+    repair,
     serve,
-    train_mini,
+    train,
 )
+from service.commands.options import Command
+
+SERVING: Final = "Serve and use"
+GATES: Final = "Gates"
+STUDIES: Final = "Measure and compare"
+BUILDING: Final = "Build what ships"
+PANELS: Final[dict[object, int]] = {SERVING: 0, GATES: 1, STUDIES: 2, BUILDING: 3}
+
+
+def _panel_of(command: object) -> object:
+    """The heading of a command; typer's types do not say that it has one."""
+    return getattr(command, "rich_help_panel", None)
+
+
+class _Root(TyperGroup):
+    """All commands, by the headings of the help."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Typer lists groups after commands; a reader looks for a heading."""
+        return sorted(self.commands, key=lambda name: PANELS.get(_panel_of(self.commands[name]), len(PANELS)))
+
 
 app = typer.Typer(
+    cls=_Root,
     name="astargate",
     help="Serve masked diffusion language models with guidance that ends as soon as it stops paying.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("serve")(serve.run)
-app.command("generate")(generate.run)
-app.command("models")(models.run)
-app.command("evaluate")(evaluate.run)
-app.command("census")(census.run)
-app.command("census-report")(census_report.run)
-app.command("census-ofat")(census_ofat.run)
-app.command("repair-census")(repair_census.run)
-app.command("bench")(bench.run)
-app.add_typer(gate.app, name="gate")
-app.add_typer(key.app, name="key")
-app.command("train-mini")(train_mini.run)
+app.command("serve", rich_help_panel=SERVING)(serve.run)
+app.command("generate", cls=Command, rich_help_panel=SERVING)(generate.run)
+app.command("models", rich_help_panel=SERVING)(models.run)
+app.add_typer(key.app, name="key", rich_help_panel=SERVING)
+
+app.add_typer(gate.app, name="gate", rich_help_panel=GATES)
+app.add_typer(drained.app, name="drained", rich_help_panel=GATES)
+
+app.add_typer(census.app, name="census", rich_help_panel=STUDIES)
+app.command("evaluate", cls=Command, rich_help_panel=STUDIES)(evaluate.run)
+app.add_typer(repair.app, name="repair", rich_help_panel=STUDIES)
+app.add_typer(deployment.app, name="deployment", rich_help_panel=STUDIES)
+app.add_typer(order_study.app, name="order-study", rich_help_panel=STUDIES)
+app.command("bench", cls=Command, rich_help_panel=STUDIES)(bench.run)
+app.command("bench-precision", rich_help_panel=STUDIES)(bench.precision)
+
+app.add_typer(train.app, name="train", rich_help_panel=BUILDING)
+app.command("build-prompts", rich_help_panel=BUILDING)(card.build_prompts)
+app.command("card", rich_help_panel=BUILDING)(card.run)
+
+# Earlier names of commands that stand in a group today.
+app.command("census-report", cls=Command, hidden=True)(census.report)
+app.command("census-ofat", cls=Command, hidden=True)(census.one_factor)
+app.command("repair-census", cls=Command, hidden=True)(repair.run)
+app.command("train-mini", cls=Command, hidden=True)(train.mini)
 
 
 def main() -> None:

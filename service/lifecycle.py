@@ -1,4 +1,4 @@
-"""Where the server stands: loading, ready, draining, stopped or failed; and the requests that it is running."""
+"""The state of the server (loading, ready, draining, failed) and the requests that it is running."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Service:
             raise
 
     async def load(self) -> None:
-        """Load the model on a thread of its own, which a shutdown need not wait for."""
+        """Load the model on a separate thread, so that a shutdown need not wait for it."""
         loop = asyncio.get_running_loop()
         self._bridge = Bridge(loop)
         loaded: asyncio.Future[tuple[Backend, JobWorker, Shadow]] = loop.create_future()
@@ -112,10 +112,10 @@ class Service:
             result: tuple[Backend, JobWorker, Shadow] | Exception
             try:
                 database = open_database(self.settings.database)
-                found = backend.load(self.settings, observer=self.metrics, on_update=self._bridge.on_update)
-                jobs = JobWorker(self.settings, database, found, self.metrics)
-                result = found, jobs, Shadow(self.settings, database, found, self.metrics, jobs.owner)
-            except Exception as error:  # told to whoever waits, whatever it is
+                held = backend.load(self.settings, observer=self.metrics, on_update=self._bridge.on_update)
+                jobs = JobWorker(self.settings, database, held, self.metrics)
+                result = held, jobs, Shadow(self.settings, database, held, self.metrics, jobs.owner)
+            except Exception as error:  # of any kind: `load` logs it
                 result = error
             if not loop.is_closed():
                 loop.call_soon_threadsafe(settle, result)
@@ -160,7 +160,7 @@ class Service:
     async def generation(
         self, prepared: Prepared, route: str, *, every_step: bool = False
     ) -> AsyncIterator[Generation]:
-        """Submit all samples or none; leaving the block cancels whatever is unfinished, and counts the request."""
+        """Submit all samples or none; leaving the block cancels unfinished samples and counts the request."""
         prepared = self.shadow.choose(prepared)
         handles = await self._submit(prepared)
         self.metrics.admitted(prepared)

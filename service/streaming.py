@@ -1,6 +1,6 @@
 """Server-sent events of one request: step, handoff, sample, done, error. `done` holds what the plain answer holds.
 
-A reader that is slow gets several steps in one write; what waits for it is bounded by the steps of its own canvases.
+A slow reader gets several steps in one write. What waits for it is bounded by the steps of its canvases.
 """
 
 from __future__ import annotations
@@ -73,16 +73,16 @@ class EventStream(Response):
         views = [self.view(index, handle) for index, handle in enumerate(generation.handles)]
         while not all(view.sample for view in views):
             try:
-                await asyncio.wait_for(generation.news(), self.service.settings.keep_alive_seconds)
+                await asyncio.wait_for(generation.update(), self.service.settings.keep_alive_seconds)
             except TimeoutError:
                 yield KEEP_ALIVE
                 continue
-            if chunk := await self.service.work(partial(_news, views)):
+            if chunk := await self.service.work(partial(_new_events, views)):
                 yield chunk
         yield await self.service.work(partial(self.done, views))
 
     def view(self, index: int, handle: Handle) -> SampleView:
-        """What tells of one sample."""
+        """The view that turns one sample into events."""
         return SampleView(self, index, handle)
 
     def failure(self, body: str) -> bytes:
@@ -97,27 +97,27 @@ class EventStream(Response):
         return sse("done", done.model_dump_json())
 
 
-def _news(views: Sequence[SampleView]) -> bytes:
+def _new_events(views: Sequence[SampleView]) -> bytes:
     """Events of all samples since the last call; worker thread, one call at a time for each stream."""
-    return b"".join([part for view in views for part in view.news()])
+    return b"".join([part for view in views for part in view.new_events()])
 
 
 class SampleView:
-    """What has been told of one sample. Its methods run on worker threads, one call at a time."""
+    """What has been sent of one sample. Its methods run on worker threads, one call at a time."""
 
     def __init__(self, stream: EventStream, index: int, handle: Handle) -> None:
         self.stream = stream
         self.index = index
         self.handle = handle
         self.sample: Sample | None = None
-        self._told_handoff = handle.job.attempt(0).starts_base
+        self._handoff_sent = handle.job.attempt(0).starts_base
         self._last_handoff: int | None = None
 
-    def news(self) -> list[bytes]:
+    def new_events(self) -> list[bytes]:
         """Events since the last call, as bytes."""
         if self.sample is not None:
             return []
-        # Asked before the events are taken, so that the last one precedes the end; `Generation.news` tells failures.
+        # Asked before the events are taken, so that the last one precedes the end; `Generation.update` raises failures.
         done = self.handle.done and self.handle.error is None
         parts = [part for event in self.handle.take_events() for part in self.step(event)]
         if done:
@@ -128,10 +128,10 @@ class SampleView:
 
     def end(self, outcome: DecodingResult, sample: Sample) -> list[bytes]:
         """The last events of the sample."""
-        # Its steps have told of a handoff before a repair, and of one that a re-check in the last step left as it was.
-        told = len(outcome.passes) > 1 or outcome.handoff_step == self._last_handoff
+        # The steps have sent a handoff before a repair, and one that a re-check in the last step left as it was.
+        sent = len(outcome.passes) > 1 or outcome.handoff_step == self._last_handoff
         return [
-            *([] if told else self._handoff(outcome.handoff_step, outcome.handoff_masked)),
+            *([] if sent else self._handoff(outcome.handoff_step, outcome.handoff_masked)),
             sse("sample", sample.model_dump_json()),
         ]
 
@@ -146,7 +146,7 @@ class SampleView:
         if isinstance(event, ReopenEvent):
             return [self._reopen(event)]
         if event.phase == "guided":
-            self._told_handoff = False  # guidance may come back (gate.recheck) and end again
+            self._handoff_sent = False  # guidance may come back (gate.recheck) and end again
         parts = self._handoff(event.step, event.masked) if event.phase == "base" else []
         pieces = self.stream.backend.model.codec.pieces(list(event.tokens))
         fields: dict[str, Any] = {name: getattr(event, name) for name in StepEvent.__dataclass_fields__}
@@ -158,9 +158,9 @@ class SampleView:
         return sse("reopen", ReopenEventReply(index=self.index, pieces=pieces, **asdict(event)).model_dump_json())
 
     def _handoff(self, step: int | None, masked: int | None) -> list[bytes]:
-        if self._told_handoff or step is None:
+        if self._handoff_sent or step is None:
             return []
-        self._told_handoff, self._last_handoff = True, step
+        self._handoff_sent, self._last_handoff = True, step
         job = self.handle.job
         reply = HandoffEvent(
             index=self.index,

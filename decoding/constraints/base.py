@@ -1,6 +1,6 @@
-"""What a success predicate is: the `Constraint` protocol, its graded results and its one error.
+"""What a constraint on a text is: the `Constraint` base class, its graded verdict, its one error and the registry.
 
-A predicate is deterministic, judge-free and reads nothing but the finished text (paper, appendix "Constraint Families
+A constraint is deterministic, judge-free and reads nothing but the finished text (paper, appendix "Constraint Families
 and Success Predicates"). It answers twice: `satisfied`, the binary test of the paper, and `score`, a graded value in
 [0, 1] that is 1.0 exactly when the test holds. An empty or white-space-only text satisfies no constraint: every check
 of it fails with score 0 (IFEval does so explicitly; a decoder that says nothing has not met a request).
@@ -8,12 +8,14 @@ of it fails with score 0 (IFEval does so explicitly; a decoder that says nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 LARGEST_PARTIAL = 1.0 - 1e-9
 """Ceiling of the score of an unmet check, so that rounding never turns "almost" into 1.0."""
+Alternatives = tuple[str, ...]
+"""Phrases of which a satisfying text holds at least one."""
 
 
 class ConstraintError(ValueError):
@@ -71,56 +73,41 @@ class Verdict:
         """Combine `checks`; raises ValueError when there is none."""
         listed = tuple(checks)
         if not listed:
-            raise ValueError("an outcome needs at least one check")
+            raise ValueError("a verdict needs at least one check")
         satisfied = all(check.satisfied for check in listed)
         mean = sum(check.score for check in listed) / len(listed)
         return cls(satisfied, 1.0 if satisfied else min(mean, LARGEST_PARTIAL), listed)
 
 
-@runtime_checkable
-class Constraint(Protocol):
-    """A success predicate. Implemented by frozen dataclasses that are validated when they are made."""
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a constraint asks for, in numbers that mean the same within a family; learned gates read them."""
 
-    type: ClassVar[str]
-
-    def evaluate(self, text: str) -> Verdict:
-        """Judge the finished `text`."""
-        ...
-
-    @property
-    def family(self) -> str | None:
-        """The family whose calibrated gates fit this constraint, or None when there is none."""
-        ...
-
-    def instruction(self) -> str:
-        """The constraint in English, for the prompt: starts with a capital, ends with a full stop."""
-        ...
-
-    def required_text(self) -> tuple[str, ...]:
-        """Phrases that every satisfying text contains (case aside), a phrase repeated as often as it must occur."""
-        ...
-
-    def minimum_words(self) -> int:
-        """Lower bound, at least 1, on the white-space separated words of a satisfying text.
-
-        Texts that join words by punctuation alone ("dog/ball/beach") are not considered.
-        """
-        ...
-
-    def to_spec(self) -> dict[str, Any]:
-        """The JSON object that `registry.parse` turns back into an equal constraint."""
-        ...
+    items: tuple[str, ...] = ()
+    """What it lists: keywords, forbidden words, the source text."""
+    low: float = 0.0
+    """Its lower bound, count or threshold."""
+    high: float = 0.0
+    """Its upper bound."""
+    at_least: int = 0
+    """Relations `at_least` among its parts."""
 
 
-class Predicate:
-    """Shared body of the constraints: the blank-text rule, and defaults for what a constraint does not require."""
+class Constraint:
+    """A test of the finished text. Subclasses are frozen dataclasses that are checked when they are made.
+
+    This class holds the rule for blank texts and what a constraint says that demands nothing in particular.
+    """
 
     __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Any]]
     type: ClassVar[str]
     summary: ClassVar[str]
+    families: ClassVar[tuple[str, ...]] = ()
+    """Families that a constraint of this type may belong to, depending on its fields."""
 
     def evaluate(self, text: str) -> Verdict:
-        """Judge `text`; a blank one fails every check. Raises TypeError when it is not a string."""
+        """Judge the finished `text`; a blank one fails every check. Raises TypeError when it is not a string."""
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, not {type(text).__name__}")
         checks = self._checks(text)
@@ -131,11 +118,59 @@ class Predicate:
     def _checks(self, text: str) -> tuple[Check, ...]:
         raise NotImplementedError
 
+    @property
+    def family(self) -> str | None:
+        """The family whose calibrated gates fit this constraint, or None when there is none."""
+        return self.families[0] if len(self.families) == 1 else None
+
+    def instruction(self) -> str:
+        """The constraint in English, for the prompt: starts with a capital, ends with a full stop."""
+        raise NotImplementedError
+
+    def facts(self) -> Facts:
+        """What learned gates are told of this constraint."""
+        return Facts()
+
+    # -- what every satisfying text holds ----------------------------------------------------------------------------
+
     def required_text(self) -> tuple[str, ...]:
+        """Phrases that every satisfying text contains (case aside), a phrase repeated as often as it must occur."""
+        return ()
+
+    def whole_words(self) -> tuple[Alternatives, ...]:
+        """Phrases demanded as whole words: a satisfying text holds at least one of each tuple."""
+        return ()
+
+    def anywhere(self) -> tuple[str, ...]:
+        """Strings that every satisfying text contains, also inside words."""
         return ()
 
     def minimum_words(self) -> int:
+        """Lower bound, at least 1, on the white-space separated words of a satisfying text.
+
+        Texts that join words by punctuation alone ("dog/ball/beach") are not considered.
+        """
         return 1
+
+    def maximum_words(self) -> int | None:
+        """Upper bound on the white-space separated words of a satisfying text; None where there is none."""
+        return None
+
+    # -- what it contradicts: only certain contradictions are reported -----------------------------------------------
+
+    def excluded_by(self, other: Constraint) -> str | None:
+        """Why no text can satisfy this constraint where it has all that `other` demands; None where one may."""
+        return None
+
+    def excluded_by_all(self, members: Sequence[Constraint]) -> str | None:
+        """Why no text can satisfy this constraint beside all of `members` (it is one of them), pairs aside."""
+        return None
+
+    # -- JSON --------------------------------------------------------------------------------------------------------
+
+    def to_spec(self) -> dict[str, Any]:
+        """The JSON object that `registry.parse` turns back into an equal constraint."""
+        raise NotImplementedError
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
@@ -146,3 +181,14 @@ class Predicate:
     def example(cls) -> Self:
         """A valid constraint of this type, for documentation."""
         raise NotImplementedError
+
+
+REGISTRY: Final[dict[str, type[Constraint]]] = {}
+"""Constraint class by its `type` in JSON."""
+C = TypeVar("C", bound=Constraint)
+
+
+def register(cls: type[C]) -> type[C]:
+    """Class decorator: requests may ask for this constraint under its `type`."""
+    REGISTRY[cls.type] = cls
+    return cls

@@ -9,12 +9,12 @@ alone. Words match whole, case ignored, with or without a final s; Cognac's code
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from decoding.constraints import fields
-from decoding.constraints.base import Check, ConstraintError, Predicate
+from decoding.constraints.base import Check, Constraint, ConstraintError, Facts, register
 from decoding.constraints.text import matcher, quoted
 
 _SHOWN = 5
@@ -26,8 +26,9 @@ def with_plurals(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(form for word in words for form in (word, word + "s"))
 
 
+@register
 @dataclass(frozen=True, slots=True)
-class Avoid(Predicate):
+class Avoid(Constraint):
     """No `forbidden` word (or its plural in s) occurs; with `topical`, at least one of those words does.
 
     Partial score: 1 / (1 + distinct forbidden words found). Raises ConstraintError when every topical word contains a
@@ -36,6 +37,7 @@ class Avoid(Predicate):
 
     type: ClassVar[str] = "avoid"
     summary: ClassVar[str] = "No forbidden word occurs; where topical words are listed, one of them does."
+    families: ClassVar[tuple[str, ...]] = ("cognac-avoidance",)
 
     topic: str
     forbidden: tuple[str, ...]
@@ -57,28 +59,42 @@ class Avoid(Predicate):
     def allowed_topical(self, forbidden: Iterable[str]) -> tuple[str, ...]:
         """Topical words that can be written without writing a forbidden one."""
         banned = matcher(with_plurals(forbidden))
-        return tuple(form for form in self.topical if not banned.found(form))
+        return tuple(form for form in self.topical if not banned.matches(form))
 
     def _checks(self, text: str) -> tuple[Check, ...]:
-        hits = sorted(matcher(with_plurals(self.forbidden)).found(text))
+        hits = sorted(matcher(with_plurals(self.forbidden)).matches(text))
         detail = f"found {quoted(hits[:_SHOWN])}" if hits else "no forbidden word"
         checks = [Check.graded("no forbidden word", not hits, 1 / (1 + len(hits)), detail)]
         if self.topical:
-            topical = sorted(matcher(with_plurals(self.topical)).found(text))
+            topical = sorted(matcher(with_plurals(self.topical)).matches(text))
             detail = f"found {quoted(topical[:_SHOWN])}" if topical else f"nothing about {self.topic}"
             checks.append(Check.graded(f"on topic: {self.topic}", bool(topical), 0.0, detail))
         return tuple(checks)
-
-    @property
-    def family(self) -> str | None:
-        return "cognac-avoidance"
 
     def instruction(self) -> str:
         more = " and words like them" if len(self.forbidden) > _SHOWN else ""
         return f"Write about {self.topic}. Do not use the words: {', '.join(self.forbidden[:_SHOWN])}{more}."
 
+    def facts(self) -> Facts:
+        return Facts(items=self.forbidden)
+
     def required_text(self) -> tuple[str, ...]:
         return self.topical if len(self.topical) == 1 else ()
+
+    def excluded_by(self, other: Constraint) -> str | None:
+        """A forbidden word is demanded."""
+        banned = matcher(with_plurals(self.forbidden))
+        for phrases in other.whole_words():
+            if all(banned.matches(phrase) for phrase in phrases):
+                return f"{phrases[0]!r} is demanded and forbidden"
+        return None
+
+    def excluded_by_all(self, members: Sequence[Constraint]) -> str | None:
+        """Every topical word is forbidden by some member."""
+        forbidden = tuple(word for member in members if isinstance(member, Avoid) for word in member.forbidden)
+        if not self.topical or self.allowed_topical(forbidden):
+            return None
+        return "every topical word is forbidden by the avoid constraints together; list one that may be used"
 
     def to_spec(self) -> dict[str, Any]:
         spec: dict[str, Any] = {"type": self.type, "topic": self.topic, "forbidden": list(self.forbidden)}

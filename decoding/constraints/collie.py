@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from decoding.constraints import fields
-from decoding.constraints.base import Check, ConstraintError, Predicate
-from decoding.constraints.text import collie_form, collie_words, least_words_of, plural, quoted
+from decoding.constraints.base import Alternatives, Check, Constraint, ConstraintError, Facts, register
+from decoding.constraints.text import collie_form, collie_words, least_words_of, longest_collie_word, plural, quoted
 
 _CONTEXTS = ("{}", "a {} a", "a{} a", "{} .")
 """Surroundings in which a word may stand; one that is no token in any of them can never be met."""
 
 
+@register
 @dataclass(frozen=True, slots=True)
-class CollieC07(Predicate):
+class CollieC07(Constraint):
     """Every one of `words` is a word of the text: whole tokens, case and outer punctuation ignored, no inflections.
 
     Order and number do not matter; COLLIE's own lists repeat words, so repeats are allowed and one occurrence meets
@@ -28,6 +29,7 @@ class CollieC07(Predicate):
 
     type: ClassVar[str] = "collie_c07"
     summary: ClassVar[str] = "Every given word is a word of the text (whole tokens; clitics such as n't are words)."
+    families: ClassVar[tuple[str, ...]] = ("collie-c07",)
 
     words: tuple[str, ...]
 
@@ -50,15 +52,17 @@ class CollieC07(Predicate):
             checks.append(Check.graded(f"word: {word}", hit, 0.0, f"{word!r} is {'there' if hit else 'missing'}"))
         return tuple(checks)
 
-    @property
-    def family(self) -> str | None:
-        return "collie-c07"
-
     def instruction(self) -> str:
         return f"The text must contain {', '.join(self.words)}."
 
+    def facts(self) -> Facts:
+        return Facts(items=self.words)
+
     def required_text(self) -> tuple[str, ...]:
         return tuple({collie_form(word): word for word in self.words}.values())
+
+    def whole_words(self) -> tuple[Alternatives, ...]:
+        return tuple((word,) for word in self.words)
 
     def minimum_words(self) -> int:
         """Distinct words, two to a written word ("cannot"), not counting those that hang on another ("n't", "'s")."""
@@ -79,12 +83,14 @@ class CollieC07(Predicate):
         return cls(("have", "rising", "the"))
 
 
+@register
 @dataclass(frozen=True, slots=True)
-class CollieC06a(Predicate):
+class CollieC06a(Constraint):
     """At least `min_words` words, each of at most `max_chars` characters (inner hyphens and apostrophes included)."""
 
     type: ClassVar[str] = "collie_c06a"
     summary: ClassVar[str] = "At least so many words, none of them longer than so many characters."
+    families: ClassVar[tuple[str, ...]] = ("collie-c06a",)
 
     min_words: int
     max_chars: int
@@ -104,17 +110,24 @@ class CollieC06a(Predicate):
             Check.graded(f"words of at most {plural(self.max_chars, 'character')}", not long, share, shown),
         )
 
-    @property
-    def family(self) -> str | None:
-        return "collie-c06a"
-
     def instruction(self) -> str:
-        most = plural(self.max_chars, "character")
-        return f"Use at least {plural(self.min_words, 'word')}. Use only words with at most {most}."
+        limit = plural(self.max_chars, "character")
+        return f"Use at least {plural(self.min_words, 'word')}. Use only words with at most {limit}."
+
+    def facts(self) -> Facts:
+        return Facts(low=float(self.min_words), high=float(self.max_chars))
 
     def minimum_words(self) -> int:
         """Half of `min_words`, as one written word may hold two of COLLIE's ("can't", "cannot")."""
         return -(-self.min_words // 2)
+
+    def excluded_by(self, other: Constraint) -> str | None:
+        """A longer word is demanded."""
+        demanded = (*other.whole_words(), *((phrase,) for phrase in other.anywhere() if phrase.isalnum()))
+        for phrases in demanded:
+            if all(phrase.isascii() and longest_collie_word(phrase) > self.max_chars for phrase in phrases):
+                return f"{phrases[0]!r} has more than {plural(self.max_chars, 'character')}"
+        return None
 
     def to_spec(self) -> dict[str, Any]:
         return {"type": self.type, "min_words": self.min_words, "max_chars": self.max_chars}

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any, ClassVar, Self
 
 from decoding.constraints import fields
-from decoding.constraints.base import Check, Constraint, ConstraintError, Predicate
-from decoding.constraints.contradictions import check_compatible, least_words
+from decoding.constraints.base import Check, Constraint, ConstraintError, Facts, register
 from decoding.constraints.keywords import Keywords
 from decoding.constraints.length import LengthRatio
-from decoding.constraints.text import normalise, standing_inside
+from decoding.constraints.text import least_words_of, normalise, plural, standing_inside
 
 MULTI_FAMILY = "ccg-multi"
 
 
+@register
 @dataclass(frozen=True, slots=True)
-class AllOf(Predicate):
+class AllOf(Constraint):
     """All members hold; the checks are the members' in order, and the score is the mean over those checks.
 
     Members are constraints other than all_of, no two equal. Raises ConstraintError when two of them exclude each other.
@@ -25,6 +27,7 @@ class AllOf(Predicate):
 
     type: ClassVar[str] = "all_of"
     summary: ClassVar[str] = "Several constraints hold at once."
+    families: ClassVar[tuple[str, ...]] = (MULTI_FAMILY,)
 
     constraints: tuple[Constraint, ...]
 
@@ -33,7 +36,7 @@ class AllOf(Predicate):
         for index, member in enumerate(members):
             if isinstance(member, AllOf):
                 raise ConstraintError(f"constraints[{index}]", "is an all_of; list its members here instead")
-            if not isinstance(member, Constraint) or not isinstance(member, Predicate):
+            if not isinstance(member, Constraint):
                 raise ConstraintError(f"constraints[{index}]", "must be a constraint")
         fields.assign(self, constraints=members)
         check_compatible(members)
@@ -56,6 +59,15 @@ class AllOf(Predicate):
 
     def instruction(self) -> str:
         return " ".join(member.instruction() for member in self.constraints)
+
+    def facts(self) -> Facts:
+        parts = [member.facts() for member in self.constraints]
+        return Facts(
+            items=tuple(item for part in parts for item in part.items),
+            low=sum(part.low for part in parts),
+            high=sum(part.high for part in parts),
+            at_least=sum(part.at_least for part in parts),
+        )
 
     def required_text(self) -> tuple[str, ...]:
         """Each phrase as often as the member that needs it most, without single phrases that stand inside another."""
@@ -88,3 +100,47 @@ class AllOf(Predicate):
     @classmethod
     def example(cls) -> Self:
         return cls((Keywords(("dog", "beach")), LengthRatio.example()))
+
+
+def least_words(members: Sequence[Constraint]) -> int:
+    """Lower bound on the words of a text that satisfies all `members`."""
+    keywords = [phrases for member in members if isinstance(member, Keywords) for phrases in member.whole_words()]
+    return max(least_words_of(keywords), *(member.minimum_words() for member in members))
+
+
+def check_compatible(members: Sequence[Constraint]) -> None:
+    """Raise ConstraintError where no text can meet `members` together; of a pair it names the later member.
+
+    Only certain contradictions are found: each member says what it demands of every text and what excludes it. Words
+    joined by nothing but punctuation ("dog/ball") are not considered where words are counted.
+    """
+    _check_words(members)
+    for first, second in permutations(range(len(members)), 2):
+        equal = members[first] == members[second]
+        reason = "the two are equal; keep one" if equal else members[second].excluded_by(members[first])
+        if reason:
+            later, earlier = max(first, second), min(first, second)
+            raise ConstraintError(f"constraints[{later}]", f"contradicts constraints[{earlier}]: {reason}")
+    for index, member in enumerate(members):
+        if reason := member.excluded_by_all(members):
+            raise ConstraintError(f"constraints[{index}]", reason)
+
+
+def _check_words(members: Sequence[Constraint]) -> None:
+    """Raise ConstraintError where a member allows fewer words than another needs, or all others together."""
+    for index, member in enumerate(members):
+        limit = member.maximum_words()
+        if limit is None:
+            continue
+        for other_index, other in enumerate(members):
+            needed = other.minimum_words()
+            if needed > limit:
+                later, earlier = max(index, other_index), min(index, other_index)
+                need = f"constraints[{other_index}] needs at least {plural(needed, 'word')}"
+                reason = f"contradicts constraints[{earlier}]: {need}, constraints[{index}] allows at most {limit}"
+                raise ConstraintError(f"constraints[{later}]", reason)
+        together = least_words(members)
+        if together > limit:
+            raise ConstraintError(
+                f"constraints[{index}]", f"allows at most {plural(limit, 'word')}; the others need {together}"
+            )

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from decoding.constraints import fields
-from decoding.constraints.base import Check, ConstraintError, Predicate
-from decoding.constraints.text import plural, treebank_tokens
+from decoding.constraints.base import Alternatives, Check, Constraint, ConstraintError, Facts, register
+from decoding.constraints.text import normalise, plural, required_words, treebank_tokens
 
 AT_LEAST = "at_least"
 LESS_THAN = "less_than"
@@ -28,11 +29,11 @@ def _bound(relation: object, count: object) -> None:
     fields.integer(count, "count", low=1)
 
 
-def _compared(name: str, found: int, relation: str, count: int) -> Check:
-    """Partial score: found / count when too few, count / (found + 1) when too many."""
-    satisfied = found >= count if relation == AT_LEAST else found < count
-    partial = found / count if relation == AT_LEAST else count / (found + 1)
-    return Check.graded(name, satisfied, partial, f"found {found}, wanted {_wanted(relation, count)}")
+def _compared(name: str, occurrences: int, relation: str, count: int) -> Check:
+    """Partial score: occurrences / count when too few, count / (occurrences + 1) when too many."""
+    satisfied = occurrences >= count if relation == AT_LEAST else occurrences < count
+    partial = occurrences / count if relation == AT_LEAST else count / (occurrences + 1)
+    return Check.graded(name, satisfied, partial, f"found {occurrences}, wanted {_wanted(relation, count)}")
 
 
 def _wanted(relation: str, count: int) -> str:
@@ -51,14 +52,44 @@ def _comparison_schema() -> dict[str, Any]:
     }
 
 
+def _crossed(demanded: int, bound: int, what: str) -> str | None:
+    if demanded >= bound:
+        return f"at least {demanded} and less than {bound} {what} are demanded"
+    return None
+
+
+def _contained(key: str, phrases: Alternatives) -> int:
+    """Occurrences of `key` that any of `phrases` brings along; 0 beyond ASCII, where case changes lengths."""
+    key = key.lower()
+    if all(normalise(phrase) == normalise(key) for phrase in phrases):
+        return 1
+    if not key.isascii() or not all(phrase.isascii() for phrase in phrases):
+        return 0
+    return min(phrase.lower().count(key) for phrase in phrases)
+
+
+def _contained_in_words(key: str, demanded: Sequence[Alternatives]) -> int:
+    """Occurrences of `key` in the whole words that a constraint demands."""
+    total, counted = 0, set[str]()
+    for phrases in demanded:
+        words = frozenset(word for phrase in phrases for word in required_words(phrase))
+        if words & counted:  # a word shared with an earlier phrase may be the same occurrence
+            continue
+        counted |= words
+        total += _contained(key, phrases)
+    return total
+
+
+@register
 @dataclass(frozen=True, slots=True)
-class KeywordFrequency(Predicate):
+class KeywordFrequency(Constraint):
     """Non-overlapping occurrences of `keyword` anywhere, inside words too, case ignored ("war" counts in "Warsaw")."""
 
     type: ClassVar[str] = "keyword_frequency"
     summary: ClassVar[str] = (
         "A keyword occurs at least, or less than, so many times; it also counts inside longer words."
     )
+    families: ClassVar[tuple[str, ...]] = ("ifeval-kw-freq",)
 
     keyword: str
     relation: str
@@ -70,25 +101,36 @@ class KeywordFrequency(Predicate):
 
     def _checks(self, text: str) -> tuple[Check, ...]:
         plain = unicodedata.normalize("NFC", text)
-        found = len(re.findall(re.escape(self.keyword), plain, re.IGNORECASE))
+        occurrences = len(re.findall(re.escape(self.keyword), plain, re.IGNORECASE))
         name = f"keyword {self.keyword}: {_wanted(self.relation, self.count)}"
-        return (_compared(name, found, self.relation, self.count),)
-
-    @property
-    def family(self) -> str | None:
-        return "ifeval-kw-freq"
+        return (_compared(name, occurrences, self.relation, self.count),)
 
     def instruction(self) -> str:
         return f"Use the word {self.keyword} {_times(self.relation, self.count)}."
 
+    def facts(self) -> Facts:
+        return Facts((self.keyword,), float(self.count), at_least=int(self.relation == AT_LEAST))
+
     def required_text(self) -> tuple[str, ...]:
         return (self.keyword,) * (self.count if self.relation == AT_LEAST else 0)
+
+    def anywhere(self) -> tuple[str, ...]:
+        return (self.keyword,) if self.relation == AT_LEAST else ()
 
     def minimum_words(self) -> int:
         if self.relation == LESS_THAN:
             return 1
         # "warwar" holds "war" twice in one word; only white space inside the keyword forces more words.
         return (len(self.keyword.split()) - 1) * self.count + 1
+
+    def excluded_by(self, other: Constraint) -> str | None:
+        """More occurrences are demanded: of a keyword that holds this one, or in demanded words."""
+        if self.relation != LESS_THAN:
+            return None
+        demanded = _contained_in_words(self.keyword, other.whole_words())
+        if isinstance(other, KeywordFrequency) and other.relation == AT_LEAST:
+            demanded = other.count * _contained(self.keyword, (other.keyword,))
+        return _crossed(demanded, self.count, f"occurrences of {self.keyword!r}")
 
     def to_spec(self) -> dict[str, Any]:
         return {"type": self.type, "keyword": self.keyword, "relation": self.relation, "count": self.count}
@@ -105,12 +147,14 @@ class KeywordFrequency(Predicate):
         return cls("forest", AT_LEAST, 3)
 
 
+@register
 @dataclass(frozen=True, slots=True)
-class LetterFrequency(Predicate):
+class LetterFrequency(Constraint):
     """Occurrences of one character, case ignored. Marks such as "#" count as they stand; white space is refused."""
 
     type: ClassVar[str] = "letter_frequency"
     summary: ClassVar[str] = "A letter occurs at least, or less than, so many times; case is ignored."
+    families: ClassVar[tuple[str, ...]] = ("ifeval-letter-freq",)
 
     letter: str
     relation: str
@@ -124,16 +168,29 @@ class LetterFrequency(Predicate):
         _bound(self.relation, self.count)
 
     def _checks(self, text: str) -> tuple[Check, ...]:
-        found = unicodedata.normalize("NFC", text).lower().count(self.letter.lower())
+        occurrences = unicodedata.normalize("NFC", text).lower().count(self.letter.lower())
         name = f"letter {self.letter}: {_wanted(self.relation, self.count)}"
-        return (_compared(name, found, self.relation, self.count),)
-
-    @property
-    def family(self) -> str | None:
-        return "ifeval-letter-freq"
+        return (_compared(name, occurrences, self.relation, self.count),)
 
     def instruction(self) -> str:
         return f"Use the letter {self.letter} {_times(self.relation, self.count)}."
+
+    def facts(self) -> Facts:
+        return Facts((self.letter,), float(self.count), at_least=int(self.relation == AT_LEAST))
+
+    def anywhere(self) -> tuple[str, ...]:
+        return (self.letter,) if self.relation == AT_LEAST else ()
+
+    def excluded_by(self, other: Constraint) -> str | None:
+        """More occurrences are demanded: of the letter, of a keyword that holds it, or in demanded words."""
+        if self.relation != LESS_THAN:
+            return None
+        demanded = _contained_in_words(self.letter, other.whole_words())
+        if isinstance(other, LetterFrequency) and other.relation == AT_LEAST:
+            demanded = other.count * int(other.letter.lower() == self.letter.lower())
+        elif isinstance(other, KeywordFrequency) and other.relation == AT_LEAST:
+            demanded = other.count * _contained(self.letter, (other.keyword,))
+        return _crossed(demanded, self.count, f"occurrences of {self.letter!r}")
 
     def to_spec(self) -> dict[str, Any]:
         return {"type": self.type, "letter": self.letter, "relation": self.relation, "count": self.count}
@@ -150,12 +207,14 @@ class LetterFrequency(Predicate):
         return cls("o", AT_LEAST, 6)
 
 
+@register
 @dataclass(frozen=True, slots=True)
-class CapitalFrequency(Predicate):
+class CapitalFrequency(Constraint):
     """Treebank tokens in capitals (`str.isupper`): "I", "U.S." and "STATE-OF-THE-ART" count 1, "DON'T" 2, "123" 0."""
 
     type: ClassVar[str] = "capital_frequency"
     summary: ClassVar[str] = "At least, or less than, so many words are written in capital letters."
+    families: ClassVar[tuple[str, ...]] = ("ifeval-capital-freq",)
 
     relation: str
     count: int
@@ -164,19 +223,25 @@ class CapitalFrequency(Predicate):
         _bound(self.relation, self.count)
 
     def _checks(self, text: str) -> tuple[Check, ...]:
-        found = sum(token.isupper() for token in treebank_tokens(text))
-        return (_compared(f"capital words: {_wanted(self.relation, self.count)}", found, self.relation, self.count),)
-
-    @property
-    def family(self) -> str | None:
-        return "ifeval-capital-freq"
+        occurrences = sum(token.isupper() for token in treebank_tokens(text))
+        name = f"capital words: {_wanted(self.relation, self.count)}"
+        return (_compared(name, occurrences, self.relation, self.count),)
 
     def instruction(self) -> str:
         return f"Write {self.relation.replace('_', ' ')} {plural(self.count, 'word')} in capital letters."
 
+    def facts(self) -> Facts:
+        return Facts(low=float(self.count), at_least=int(self.relation == AT_LEAST))
+
     def minimum_words(self) -> int:
         """Half the count, as one word may hold two tokens ("CANNOT" is CAN and NOT)."""
         return max(1, -(-self.count // 2)) if self.relation == AT_LEAST else 1
+
+    def excluded_by(self, other: Constraint) -> str | None:
+        """More words in capitals are demanded."""
+        if not isinstance(other, CapitalFrequency) or (other.relation, self.relation) != (AT_LEAST, LESS_THAN):
+            return None
+        return _crossed(other.count, self.count, "capital words")
 
     def to_spec(self) -> dict[str, Any]:
         return {"type": self.type, "relation": self.relation, "count": self.count}
@@ -190,23 +255,27 @@ class CapitalFrequency(Predicate):
         return cls(AT_LEAST, 2)
 
 
+@register
 @dataclass(frozen=True, slots=True)
-class NoComma(Predicate):
+class NoComma(Constraint):
     """No ASCII comma (U+002C), in numbers neither; other scripts' commas are allowed."""
 
     type: ClassVar[str] = "no_comma"
     summary: ClassVar[str] = "The text contains no comma."
+    families: ClassVar[tuple[str, ...]] = ("ifeval-no-comma",)
 
     def _checks(self, text: str) -> tuple[Check, ...]:
         commas = text.count(",")
         return (Check.graded("no comma", not commas, 1 / (1 + commas), f"found {plural(commas, 'comma')}"),)
 
-    @property
-    def family(self) -> str | None:
-        return "ifeval-no-comma"
-
     def instruction(self) -> str:
         return "Do not use any commas."
+
+    def excluded_by(self, other: Constraint) -> str | None:
+        """A phrase with a comma is demanded."""
+        demanded = (*other.whole_words(), *((phrase,) for phrase in other.anywhere()))
+        with_comma = next((phrases[0] for phrases in demanded if all("," in phrase for phrase in phrases)), None)
+        return f"{with_comma!r} contains a comma" if with_comma else None
 
     def to_spec(self) -> dict[str, Any]:
         return {"type": self.type}

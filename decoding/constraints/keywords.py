@@ -7,23 +7,24 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
 from decoding.constraints import fields
-from decoding.constraints.base import Check, ConstraintError, Predicate
+from decoding.constraints.base import Alternatives, Check, Constraint, ConstraintError, Facts, register
 from decoding.constraints.text import least_words_of, matcher, normalise, standing_inside
 
 Forms = tuple[tuple[str, tuple[str, ...]], ...]
 
 FAMILY_BY_SIZE: Final[Mapping[int, str]] = {
-    2: "ccg-multi",
     3: "commongen-k3",
     4: "commongen-k4",
     5: "commongen-k5",
     10: "commongen-k10",
+    2: "ccg-multi",
 }
 """Two keywords are the paper's smallest joint set (J >= 2) and no CommonGen size; other sizes have no family."""
 
 
+@register
 @dataclass(frozen=True, slots=True)
-class Keywords(Predicate):
+class Keywords(Constraint):
     """All `keywords` occur; a keyword with `forms` is also met by any of them.
 
     `forms` is given as a mapping (keyword -> accepted forms) or as pairs, and kept as pairs. Raises ConstraintError for
@@ -32,6 +33,7 @@ class Keywords(Predicate):
 
     type: ClassVar[str] = "keywords"
     summary: ClassVar[str] = "Every keyword occurs as a whole word or phrase, in any order; case is ignored."
+    families: ClassVar[tuple[str, ...]] = tuple(FAMILY_BY_SIZE.values())
 
     keywords: tuple[str, ...]
     forms: Forms = ()
@@ -46,10 +48,10 @@ class Keywords(Predicate):
 
     def _checks(self, text: str) -> tuple[Check, ...]:
         accepted = {keyword: [normalise(form) for form in self.accepted(keyword)] for keyword in self.keywords}
-        found = matcher(tuple(form for forms in accepted.values() for form in forms)).found(text)
+        present = matcher(tuple(form for forms in accepted.values() for form in forms)).matches(text)
         checks = []
         for keyword, forms in accepted.items():
-            hit = next((form for form in forms if form in found), None)
+            hit = next((form for form in forms if form in present), None)
             detail = f"found {hit!r}" if hit else f"{keyword!r} is missing"
             checks.append(Check.graded(f"keyword: {keyword}", hit is not None, 0.0, detail))
         return tuple(checks)
@@ -61,15 +63,29 @@ class Keywords(Predicate):
     def instruction(self) -> str:
         return f"Use the words: {', '.join(self.keywords)}."
 
+    def facts(self) -> Facts:
+        return Facts(items=self.keywords)
+
     def required_text(self) -> tuple[str, ...]:
         """The keywords that have no alternative form and do not stand inside another such keyword."""
         only = [keyword for keyword in self.keywords if len(set(map(normalise, self.accepted(keyword)))) == 1]
         inner = standing_inside(only)
         return tuple(keyword for keyword in only if normalise(keyword) not in inner)
 
+    def whole_words(self) -> tuple[Alternatives, ...]:
+        return tuple(self.accepted(keyword) for keyword in self.keywords)
+
     def minimum_words(self) -> int:
         """Distinct words of the keywords, each in its shortest form."""
-        return max(1, least_words_of([self.accepted(keyword) for keyword in self.keywords]))
+        return max(1, least_words_of(self.whole_words()))
+
+    def excluded_by(self, other: Constraint) -> str | None:
+        """A keyword that both list."""
+        if isinstance(other, Keywords):
+            both = set(map(normalise, self.keywords)) & set(map(normalise, other.keywords))
+            if both:
+                return f"the keyword {min(both)!r} is in both; list it once"
+        return None
 
     def to_spec(self) -> dict[str, Any]:
         spec: dict[str, Any] = {"type": self.type, "keywords": list(self.keywords)}

@@ -10,12 +10,105 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from decoding.constraints import fields
-from decoding.constraints.base import Check, ConstraintError, Predicate
+from decoding.constraints.base import Check, Constraint, ConstraintError, Facts, register
 from decoding.constraints.text import plural, word_range
 
 
+@register
 @dataclass(frozen=True, slots=True)
-class WordCount(Predicate):
+class LengthRatio(Constraint):
+    """Words of the text / words of `source` lies in [low, high] (paper default [0.4, 0.8]).
+
+    Partial score: ratio / low below the band, high / ratio above it. Raises ConstraintError when `source` has no
+    word, the band is empty, or no whole number of words (at least one) falls into it.
+    """
+
+    type: ClassVar[str] = "length_ratio"
+    summary: ClassVar[str] = "The text has low to high times as many words as the source text."
+    families: ClassVar[tuple[str, ...]] = ("ccg-length",)
+
+    source: str
+    low: float = 0.4
+    high: float = 0.8
+
+    def __post_init__(self) -> None:
+        fields.text(self.source, "source", limit=fields.MAX_SOURCE)
+        low = fields.number(self.low, "low", low=0.0, high=100.0)
+        high = fields.number(self.high, "high", low=0.0, high=100.0, low_open=True)
+        fields.assign(self, low=low, high=high)
+        if low > high:
+            raise ConstraintError("low", f"is {low:g}, above high {high:g}; the band is empty")
+        minimum, maximum = self.word_range()
+        if minimum > maximum:
+            words = plural(self.source_words, "word")
+            raise ConstraintError("high", f"no number of words fits [{low:g}, {high:g}] times {words}; widen the band")
+
+    @property
+    def source_words(self) -> int:
+        """Words of the source, at least 1."""
+        return len(self.source.split())
+
+    def word_range(self) -> tuple[int, int]:
+        """Fewest (at least 1) and most words of a satisfying text; fewest > most when there is none."""
+        words = self.source_words
+        minimum = max(1, math.ceil(self.low * words) - 1)
+        while minimum / words < self.low:
+            minimum += 1
+        maximum = math.floor(self.high * words) + 1
+        while maximum / words > self.high:
+            maximum -= 1
+        return minimum, maximum
+
+    def _checks(self, text: str) -> tuple[Check, ...]:
+        count = len(text.split())
+        ratio = count / self.source_words
+        satisfied = self.low <= ratio <= self.high
+        partial = self.high / ratio if ratio > self.high else ratio / self.low if self.low else 0.0
+        minimum, maximum = self.word_range()
+        detail = f"{plural(count, 'word')}, {ratio:.2f} of the source; wanted {minimum} to {maximum}"
+        return (Check.graded("length ratio", satisfied, partial, detail),)
+
+    def instruction(self) -> str:
+        source = " ".join(self.source.split())
+        stop = "" if source[-1] in ".!?" else "."
+        return f"Rewrite this text: {source}{stop} {word_range(*self.word_range())}"
+
+    def facts(self) -> Facts:
+        return Facts((self.source,), self.low, self.high)
+
+    def minimum_words(self) -> int:
+        return self.word_range()[0]
+
+    def maximum_words(self) -> int | None:
+        return self.word_range()[1]
+
+    def to_spec(self) -> dict[str, Any]:
+        return {"type": self.type, "source": self.source, "low": self.low, "high": self.high}
+
+    @classmethod
+    def schema(cls) -> dict[str, Any]:
+        source = {"type": "string", "minLength": 1, "maxLength": fields.MAX_SOURCE}
+        properties = {
+            "source": {**source, "description": "The text whose number of words is the measure."},
+            "low": {"type": "number", "minimum": 0, "maximum": 100, "default": 0.4, "description": "Smallest ratio."},
+            "high": {
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "maximum": 100,
+                "default": 0.8,
+                "description": "Largest ratio.",
+            },
+        }
+        return fields.object_schema(cls.type, properties, ["source"])
+
+    @classmethod
+    def example(cls) -> Self:
+        return cls("The old man walked slowly along the beach with his small brown dog.", 0.4, 0.8)
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class WordCount(Constraint):
     """Between `min_words` and `max_words` words, both included; `max_words` None is no upper bound.
 
     Partial score: words / min_words below the range, max_words / words above it. Belongs to no calibrated family.
@@ -45,15 +138,17 @@ class WordCount(Predicate):
         wanted = f"at least {self.min_words}" if self.max_words is None else f"{self.min_words} to {self.max_words}"
         return (Check.graded("word count", satisfied, partial, f"{plural(count, 'word')}, wanted {wanted}"),)
 
-    @property
-    def family(self) -> str | None:
-        return None
-
     def instruction(self) -> str:
         return word_range(max(self.min_words, 1), self.max_words)
 
+    def facts(self) -> Facts:
+        return Facts(low=float(self.min_words), high=float(self.max_words or 0))
+
     def minimum_words(self) -> int:
         return max(self.min_words, 1)
+
+    def maximum_words(self) -> int | None:
+        return self.max_words
 
     def to_spec(self) -> dict[str, Any]:
         return {"type": self.type, "min_words": self.min_words, "max_words": self.max_words}
@@ -70,91 +165,3 @@ class WordCount(Predicate):
     @classmethod
     def example(cls) -> Self:
         return cls(5, 12)
-
-
-@dataclass(frozen=True, slots=True)
-class LengthRatio(Predicate):
-    """Words of the text / words of `source` lies in [low, high] (paper default [0.4, 0.8]).
-
-    Partial score: ratio / low below the band, high / ratio above it. Raises ConstraintError when `source` has no
-    word, the band is empty, or no whole number of words (at least one) falls into it.
-    """
-
-    type: ClassVar[str] = "length_ratio"
-    summary: ClassVar[str] = "The text has low to high times as many words as the source text."
-
-    source: str
-    low: float = 0.4
-    high: float = 0.8
-
-    def __post_init__(self) -> None:
-        fields.text(self.source, "source", limit=fields.MAX_SOURCE)
-        low = fields.number(self.low, "low", low=0.0, high=100.0)
-        high = fields.number(self.high, "high", low=0.0, high=100.0, low_open=True)
-        fields.assign(self, low=low, high=high)
-        if low > high:
-            raise ConstraintError("low", f"is {low:g}, above high {high:g}; the band is empty")
-        fewest, most = self.word_range()
-        if fewest > most:
-            words = plural(self.source_words, "word")
-            raise ConstraintError("high", f"no number of words fits [{low:g}, {high:g}] times {words}; widen the band")
-
-    @property
-    def source_words(self) -> int:
-        """Words of the source, at least 1."""
-        return len(self.source.split())
-
-    def word_range(self) -> tuple[int, int]:
-        """Fewest (at least 1) and most words of a satisfying text; fewest > most when there is none."""
-        words = self.source_words
-        fewest = max(1, math.ceil(self.low * words) - 1)
-        while fewest / words < self.low:
-            fewest += 1
-        most = math.floor(self.high * words) + 1
-        while most / words > self.high:
-            most -= 1
-        return fewest, most
-
-    def _checks(self, text: str) -> tuple[Check, ...]:
-        count = len(text.split())
-        ratio = count / self.source_words
-        satisfied = self.low <= ratio <= self.high
-        partial = self.high / ratio if ratio > self.high else ratio / self.low if self.low else 0.0
-        fewest, most = self.word_range()
-        detail = f"{plural(count, 'word')}, {ratio:.2f} of the source; wanted {fewest} to {most}"
-        return (Check.graded("length ratio", satisfied, partial, detail),)
-
-    @property
-    def family(self) -> str | None:
-        return "ccg-length"
-
-    def instruction(self) -> str:
-        source = " ".join(self.source.split())
-        stop = "" if source[-1] in ".!?" else "."
-        return f"Rewrite this text: {source}{stop} {word_range(*self.word_range())}"
-
-    def minimum_words(self) -> int:
-        return self.word_range()[0]
-
-    def to_spec(self) -> dict[str, Any]:
-        return {"type": self.type, "source": self.source, "low": self.low, "high": self.high}
-
-    @classmethod
-    def schema(cls) -> dict[str, Any]:
-        source = {"type": "string", "minLength": 1, "maxLength": fields.MAX_SOURCE}
-        properties = {
-            "source": {**source, "description": "The text whose number of words is the measure."},
-            "low": {"type": "number", "minimum": 0, "maximum": 100, "default": 0.4, "description": "Smallest ratio."},
-            "high": {
-                "type": "number",
-                "exclusiveMinimum": 0,
-                "maximum": 100,
-                "default": 0.8,
-                "description": "Largest ratio.",
-            },
-        }
-        return fields.object_schema(cls.type, properties, ["source"])
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls("The old man walked slowly along the beach with his small brown dog.", 0.4, 0.8)

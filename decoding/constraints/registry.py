@@ -3,54 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final
 
+from decoding.constraints.base import REGISTRY, Constraint, ConstraintError
+
+# isort: off
+# Each file registers its constraints; the catalogue and the API's schema list them in this order.
+from decoding.constraints import keywords, length, sentiment, ifeval, collie, cognac, compose  # noqa: F401
+
+# isort: on
 from decoding.constraints import fields
-from decoding.constraints.base import Constraint, ConstraintError
-from decoding.constraints.cognac import Avoid
-from decoding.constraints.collie import CollieC06a, CollieC07
 from decoding.constraints.compose import AllOf
-from decoding.constraints.ifeval import CapitalFrequency, KeywordFrequency, LetterFrequency, NoComma
-from decoding.constraints.keywords import Keywords
-from decoding.constraints.length import LengthRatio, WordCount
 from decoding.constraints.sentiment import Sentiment, SentimentScorer, shipped_sentiment
 from decoding.constraints.text import treebank_tokens
-
-AnyConstraint = (
-    Keywords
-    | LengthRatio
-    | WordCount
-    | Sentiment
-    | KeywordFrequency
-    | LetterFrequency
-    | CapitalFrequency
-    | NoComma
-    | CollieC07
-    | CollieC06a
-    | Avoid
-    | AllOf
-)
-
-_CLASSES: Final[tuple[type[AnyConstraint], ...]] = (
-    Keywords,
-    LengthRatio,
-    WordCount,
-    Sentiment,
-    KeywordFrequency,
-    LetterFrequency,
-    CapitalFrequency,
-    NoComma,
-    CollieC07,
-    CollieC06a,
-    Avoid,
-    AllOf,
-)
-
-REGISTRY: Final[Mapping[str, type[AnyConstraint]]] = MappingProxyType({cls.type: cls for cls in _CLASSES})
-"""Constraint class by its `type` in JSON."""
 
 FAMILIES: Final[tuple[str, ...]] = (
     *("commongen-k3", "commongen-k4", "commongen-k5", "commongen-k10"),
@@ -68,7 +35,7 @@ class Scorers:
     sentiment: SentimentScorer | None = None
 
 
-def parse(spec: Mapping[str, Any], *, scorers: Scorers | None = None) -> AnyConstraint:
+def parse(spec: Mapping[str, Any], *, scorers: Scorers | None = None) -> Constraint:
     """The constraint that the JSON object `spec` describes.
 
     Raises ConstraintError, with the path of the culprit, for an unknown type, unknown, missing or wrong fields,
@@ -88,10 +55,11 @@ def parse(spec: Mapping[str, Any], *, scorers: Scorers | None = None) -> AnyCons
         values["constraints"] = _members(values["constraints"], scorers)
     if cls is Sentiment and scorers is not None:
         values["scorer"] = scorers.sentiment
-    return cls(**values)
+    build: Callable[..., Constraint] = cls
+    return build(**values)
 
 
-def _class_of(spec: object) -> type[AnyConstraint]:
+def _class_of(spec: object) -> type[Constraint]:
     if not isinstance(spec, Mapping):
         raise ConstraintError("", "must be an object with a type")
     if "type" not in spec:
@@ -115,13 +83,13 @@ def _members(value: object, scorers: Scorers | None) -> tuple[Constraint, ...]:
 def catalogue() -> list[dict[str, Any]]:
     """One entry per type: type, families, description, JSON schema, a valid example, its family and instruction."""
     entries = []
-    for cls in _CLASSES:
+    for cls in REGISTRY.values():
         example = cls.example()
         entries.append(
             {
                 "type": cls.type,
                 "family": example.family,
-                "families": list(FAMILIES_OF[cls.type]),
+                "families": list(cls.families),
                 "description": cls.summary,
                 "schema": cls.schema(),
                 "example": example.to_spec(),
@@ -129,25 +97,6 @@ def catalogue() -> list[dict[str, Any]]:
             }
         )
     return entries
-
-
-FAMILIES_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "keywords": ("commongen-k3", "commongen-k4", "commongen-k5", "commongen-k10", "ccg-multi"),
-        "length_ratio": ("ccg-length",),
-        "word_count": (),
-        "sentiment": ("ccg-sentiment",),
-        "keyword_frequency": ("ifeval-kw-freq",),
-        "letter_frequency": ("ifeval-letter-freq",),
-        "capital_frequency": ("ifeval-capital-freq",),
-        "no_comma": ("ifeval-no-comma",),
-        "collie_c07": ("collie-c07",),
-        "collie_c06a": ("collie-c06a",),
-        "avoid": ("cognac-avoidance",),
-        "all_of": ("ccg-multi",),
-    }
-)
-"""Families that a constraint of each type may belong to, depending on its fields."""
 
 
 def warm_up() -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoding.constraints import fields
-from decoding.constraints.base import Check, ConstraintError, Predicate
+from decoding.constraints.base import Check, Constraint, ConstraintError, Facts, register
 from decoding.constraints.sentiment_features import BUCKETS, FEATURE_VERSION, features
 
 TARGETS = ("positive", "negative")
@@ -82,8 +82,9 @@ def shipped_sentiment_card() -> dict[str, Any]:
     return card
 
 
+@register
 @dataclass(frozen=True, slots=True)
-class Sentiment(Predicate):
+class Sentiment(Constraint):
     """P(target) >= threshold under `scorer` (the shipped one when None).
 
     Partial score: P(target) / threshold. The scorer takes no part in equality and is not written to the spec.
@@ -91,6 +92,7 @@ class Sentiment(Predicate):
 
     type: ClassVar[str] = "sentiment"
     summary: ClassVar[str] = "A sentiment classifier gives the target polarity at least the threshold probability."
+    families: ClassVar[tuple[str, ...]] = ("ccg-sentiment",)
 
     target: str
     threshold: float = 0.5
@@ -112,17 +114,22 @@ class Sentiment(Predicate):
         return positive if self.target == "positive" else 1.0 - positive
 
     def _checks(self, text: str) -> tuple[Check, ...]:
-        found = self.probability(text)
-        detail = f"P({self.target}) = {found:.3f}, wanted at least {self.threshold:g}"
-        satisfied = found >= self.threshold
-        return (Check.graded(f"sentiment: {self.target}", satisfied, found / self.threshold, detail),)
-
-    @property
-    def family(self) -> str | None:
-        return "ccg-sentiment"
+        probability = self.probability(text)
+        detail = f"P({self.target}) = {probability:.3f}, wanted at least {self.threshold:g}"
+        satisfied = probability >= self.threshold
+        return (Check.graded(f"sentiment: {self.target}", satisfied, probability / self.threshold, detail),)
 
     def instruction(self) -> str:
         return f"Write with a {self.target} sentiment."
+
+    def facts(self) -> Facts:
+        return Facts(low=self.threshold)
+
+    def excluded_by(self, other: Constraint) -> str | None:
+        """The other polarity, where no probability satisfies both thresholds."""
+        if not isinstance(other, Sentiment) or self.target == other.target or self.threshold + other.threshold < 1.0:
+            return None
+        return "no text is both positive and negative; keep one, or lower the thresholds"
 
     def to_spec(self) -> dict[str, Any]:
         return {"type": self.type, "target": self.target, "threshold": self.threshold}

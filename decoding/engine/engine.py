@@ -1,4 +1,4 @@
-"""The loop: schedule -> run -> apply -> events, on the engine's own thread."""
+"""The engine decodes many requests at once: each of its steps runs one denoising step of those that fit."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import ParamSpec, Self
 
 import torch
 
 from decoding.engine.gate_calls import ask_gates
-from decoding.engine.handle import DecodingError, DecodingResult, Handle, outcome_of
-from decoding.engine.judge_thread import Found, JudgeThread
-from decoding.engine.observer import NullObserver, Observer, StepMeter
+from decoding.engine.handle import DecodingError, DecodingResult, Handle, result_of
+from decoding.engine.judge_thread import JudgeThread
+from decoding.engine.observer import GateReport, JudgeReport, NullObserver, Observer, StepMeter
 from decoding.engine.runner import Runner, StepResult
 from decoding.engine.scheduler import Scheduler
-from decoding.gates.protocol import Decision, Gate
 from decoding.models.protocol import DenoisingModel
 from decoding.records.ledger import Ledger
-from decoding.repair.loop import Continue, RepairLoop, RunRollouts
+from decoding.repair.loop import Action, Continue, RepairLoop, RunRollouts
 from decoding.request.canvas import CanvasState
 from decoding.request.job import Job
 from decoding.request.validation import check_job
@@ -61,8 +62,9 @@ class Engine:
         self._accepting = True
         self._stopping = False
         self._arrived: list[Handle] = []
-        self._news: dict[Handle, None] = {}
-        self._judges = JudgeThread(self._lock)
+        self._updated: dict[Handle, None] = {}
+        self._verdicts: deque[JudgeReport] = deque()
+        self._judges = JudgeThread(self._notified)
         self._thread: threading.Thread | None = None
 
     # -- callers -----------------------------------------------------------------------------------------------------
@@ -92,8 +94,8 @@ class Engine:
         return handles
 
     def _handle(self, job: Job) -> Handle:
-        pursuit = RepairLoop(job, self.model.spec, self.model.codec) if job.judged else None
-        return Handle(self._state(job.attempt(0), Ledger()), self._cancelled, pursuit, job=job)
+        repair_loop = RepairLoop(job, self.model.spec, self.model.codec) if job.judged else None
+        return Handle(self._state(job.attempt(0), Ledger()), self._cancelled, repair_loop, job=job)
 
     def _state(self, job: Job, ledger: Ledger) -> CanvasState:
         spec = self.model.spec
@@ -125,7 +127,7 @@ class Engine:
         self._judges.close()
         for handle in self.scheduler.requests():
             self._end(handle, DecodingError("the server is shutting down", "cancelled"))
-        self._tell()
+        self._notify_callers()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -142,7 +144,7 @@ class Engine:
         torch.set_flush_denormal(True)
         while True:
             with self._lock:
-                self._lock.wait_for(lambda: self._stopping or self._judges.ready or self.scheduler.runnable)
+                self._lock.wait_for(lambda: self._stopping or bool(self._verdicts) or self.scheduler.runnable)
                 if self._stopping:
                     return
             try:
@@ -151,42 +153,56 @@ class Engine:
                 logger.exception("engine step failed")
                 for handle in self.scheduler.requests():
                     self._end(handle, DecodingError("the engine failed; see the server's log"))
-                self._tell()
+                self._notify_callers()
 
     def step(self) -> bool:
         """One denoising step for whatever the scheduler picks; False where nothing was waiting."""
-        began = time.monotonic()
-        self._receive()
-        with self._lock:
-            self._expire(began)
-            plan = self.scheduler.plan()
-        meter = StepMeter(self.runner.counts, plan, began)
-        if plan:
-            for handle in plan:
-                handle.first_run = handle.first_run or began
+        with self._metered() as meter:
+            self._receive()
+            plan = self._plan(meter)
             results = self._run(plan)
-            committed = sum(self._apply(handle, result) for handle, result in results)
-            ran = [handle for handle, _ in results if not handle.done]
-            self._ask_gates([handle for handle in ran if not handle.state.finished])
-            self._finish(ran)  # after the gates: a handoff with nothing left to commit is the end
-            report = meter.report(committed)
+            meter.committed = self._apply(results)
+            self._finish([handle for handle, _ in results])
+        return bool(plan) or bool(self._verdicts)
+
+    @contextmanager
+    def _metered(self) -> Iterator[StepMeter]:
+        """Measure a step, report it, and then tell callers: a result is counted before anybody sees it."""
+        meter = StepMeter(self.runner.counts)
+        yield meter
+        if meter.plan:
+            report = meter.report()
             self.scheduler.observe_speed(report.rows, report.seconds)
-            self._notify(self.observer.on_step, report)
-        self._tell()  # last: whoever hears of a result finds it counted
-        return bool(plan) or self._judges.ready
+            self._guarded(self.observer.on_step, report)
+        self._notify_callers()
 
     def _receive(self) -> None:
         """Take in verdicts, let the gates see what has arrived, end what has nothing to do (a full start canvas)."""
-        for handle, found in self._judges.take():
-            if not handle.done:
-                self._go_on(handle, found)
+        while self._verdicts:
+            verdict = self._verdicts.popleft()
+            if not verdict.handle.done:
+                self._go_on(verdict.handle, verdict.action)
         with self._lock:
             arrived, self._arrived = [handle for handle in self._arrived if not handle.done], []
         self._ask_gates(arrived, arriving=True)
         self._finish(arrived)
 
+    def _plan(self, meter: StepMeter) -> list[Handle]:
+        """The requests of this step; those whose deadline has passed are ended first."""
+        with self._lock:
+            for handle in self.scheduler.requests():
+                if meter.began > (handle.job.deadline or math.inf):
+                    self._end(handle, DecodingError("the request's deadline has passed", "deadline"))
+            plan = self.scheduler.plan()
+        for handle in plan:
+            handle.first_run = handle.first_run or meter.began
+        meter.start(plan)
+        return plan
+
     def _run(self, handles: list[Handle]) -> list[tuple[Handle, StepResult]]:
         """Run a step; where the model raises, halve the batch until the request at fault stands alone and fails."""
+        if not handles:
+            return []
         try:
             return list(zip(handles, self.runner.run([handle.state for handle in handles]), strict=True))
         except Exception as error:
@@ -199,8 +215,13 @@ class Engine:
             middle = len(handles) // 2
             return self._run(handles[:middle]) + self._run(handles[middle:])
 
-    def _apply(self, handle: Handle, result: StepResult) -> int:
-        """Commit a step's result; returns the number of positions decided."""
+    def _apply(self, results: list[tuple[Handle, StepResult]]) -> int:
+        """Commit what the step chose, then let the gates see it; returns the number of positions decided."""
+        committed = sum(self._commit(handle, result) for handle, result in results)
+        self._ask_gates([handle for handle, _ in results if not handle.done and not handle.state.finished])
+        return committed
+
+    def _commit(self, handle: Handle, result: StepResult) -> int:
         if handle.done:  # cancelled while its step ran
             return 0
         if not result.finite:
@@ -216,53 +237,56 @@ class Engine:
         if decided and handle.first_commit is None:
             handle.first_commit = time.monotonic()
         handle.publish(event)
-        self._news[handle] = None
+        self._updated[handle] = None
         return decided
 
     def _finish(self, handles: Sequence[Handle]) -> None:
+        """End what is finished, or let it be judged (after the gates: a handoff with no mask left is the end)."""
         for handle in handles:
             if handle.done or not handle.state.finished:
                 continue
             handle.state.settle()
             if handle.owner is not None:
-                self._end(handle, outcome_of(handle))
-                self._judges.rolled_out(handle.owner)
-            elif handle.pursuit is None:
-                self._end(handle, outcome_of(handle))
+                self._end(handle, result_of(handle))
+                self._judges.rollout_ended(handle.owner)
+            elif handle.repair_loop is None:
+                self._end(handle, result_of(handle))
             else:
-                self._judges.finished(handle, handle.pursuit)
+                self._judges.judge(handle, handle.repair_loop)
 
-    def _go_on(self, handle: Handle, found: Found) -> None:
+    def _go_on(self, handle: Handle, action: Action | DecodingError) -> None:
         """Do as the verdict on a parked request says: end it, decode on from another canvas, or run rollouts."""
-        match found:
+        match action:
             case None:
-                self._end(handle, outcome_of(handle))
+                self._end(handle, result_of(handle))
             case Continue():
-                handle.state, handle.parked = self._state(found.job, handle.state.ledger), False
-                handle.publish(found.event)
-                self._news[handle] = None
+                handle.state, handle.parked = self._state(action.job, handle.state.ledger), False
+                handle.publish(action.event)
+                self._updated[handle] = None
                 with self._lock:
                     self._arrived.append(handle)
             case RunRollouts():
-                states = [self._state(job, handle.state.ledger) for job in found.jobs]
+                states = [self._state(job, handle.state.ledger) for job in action.jobs]
                 with self._lock:
                     if not handle.done:
                         handle.rollouts = [Handle(state, self._cancelled, owner=handle) for state in states]
                         for rollout in handle.rollouts:
                             self.scheduler.add(rollout)
             case DecodingError():
-                self._end(handle, found)
+                self._end(handle, action)
 
     def _ask_gates(self, handles: Sequence[Handle], *, arriving: bool = False) -> None:
-        def told(gate: Gate, decisions: list[tuple[Handle, Decision]], seconds: float) -> None:
-            self._notify(self.observer.on_gate, gate, decisions, seconds)
+        ask_gates(handles, self.model.spec.hash, self._notified, arriving=arriving)
 
-        ask_gates(handles, self.model.spec.hash, told, arriving=arriving)
-
-    def _expire(self, now: float) -> None:
-        for handle in self.scheduler.requests():
-            if now > (handle.job.deadline or math.inf):
-                self._end(handle, DecodingError("the request's deadline has passed", "deadline"))
+    def _notified(self, report: GateReport | JudgeReport) -> None:
+        """Pass a gate's report on to the observer; keep a verdict, on the judge's thread, for the next step."""
+        match report:
+            case GateReport():
+                self._guarded(self.observer.on_gate, report.gate, report.decisions, report.seconds)
+            case JudgeReport():
+                with self._lock:
+                    self._verdicts.append(report)
+                    self._lock.notify_all()
 
     def _cancelled(self, handle: Handle) -> None:
         self._end(handle, DecodingError("the request was cancelled", "cancelled"))
@@ -277,23 +301,23 @@ class Engine:
                 rollout.finish(DecodingError("the request has ended", "cancelled"))
                 self.scheduler.remove(rollout)
             if handle.owner is None:
-                self._news[handle] = None
+                self._updated[handle] = None
             self._lock.notify_all()
         if handle.owner is None:
-            self._notify(self.observer.on_end, handle)
+            self._guarded(self.observer.on_end, handle)
         elif isinstance(result, DecodingError):
             self._end(handle.owner, result)
 
     @staticmethod
-    def _notify(call: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+    def _guarded(call: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Call an observer; one that raises must not stop the engine."""
         try:
             call(*args, **kwargs)
         except Exception:
             logger.exception("an observer of the engine failed")
 
-    def _tell(self) -> None:
+    def _notify_callers(self) -> None:
         with self._lock:
-            news, self._news = list(self._news), {}
-        if news:
-            self._notify(self.on_update, news)
+            updated, self._updated = list(self._updated), {}
+        if updated:
+            self._guarded(self.on_update, updated)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from decoding.engine.handle import Handle
-from decoding.gates.protocol import Decision, Gate
+from decoding.engine.observer import GateReport, Notify
+from decoding.gates.protocol import Gate
 
 logger = logging.getLogger(__name__)
-Told = Callable[[Gate, list[tuple[Handle, Decision]], float], None]
 
 
-def ask_gates(handles: Sequence[Handle], model_hash: str, told: Told, *, arriving: bool = False) -> None:
-    """Let the gates decide for whoever of `handles` is due; `told` hears of each gate's decisions and seconds.
+def ask_gates(handles: Sequence[Handle], model_hash: str, notify: Notify, *, arriving: bool = False) -> None:
+    """Let the gates decide for those of `handles` that are due; `notify` gets one report a gate.
 
     A request that arrives half done (`arriving`) is also asked about where it has passed a checkpoint. Where a gate
     fails, guidance stays on.
@@ -38,7 +38,7 @@ def ask_gates(handles: Sequence[Handle], model_hash: str, told: Told, *, arrivin
             handle.state.decision = decision
             if decision.handoff:
                 handle.state.hand_off()
-        told(gate, pairs, time.monotonic() - began)
+        notify(GateReport(gate, pairs, time.monotonic() - began))
 
 
 def _is_due(handle: Handle, *, arriving: bool) -> bool:

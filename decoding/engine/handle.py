@@ -75,7 +75,7 @@ class Handle:
         self,
         state: CanvasState,
         cancel: Callable[[Handle], None],
-        pursuit: RepairLoop | None = None,
+        repair_loop: RepairLoop | None = None,
         owner: Handle | None = None,
         job: Job | None = None,
     ) -> None:
@@ -83,7 +83,7 @@ class Handle:
         self.state = state
         self.job = state.job if job is None else job
         """As submitted; `state.job` is the attempt or the repair round that is being decoded."""
-        self.pursuit = pursuit
+        self.repair_loop = repair_loop
         self.owner = owner
         """The request on whose behalf this rollout runs; None for a request."""
         self.rollouts: list[Handle] = []
@@ -95,7 +95,7 @@ class Handle:
         self._cancel = cancel
         self._condition = threading.Condition()
         self._events: list[Event] = []
-        self._outcome: DecodingResult | None = None
+        self._result: DecodingResult | None = None
         self._error: DecodingError | None = None
 
     @property
@@ -113,7 +113,7 @@ class Handle:
 
     @property
     def done(self) -> bool:
-        return self._outcome is not None or self._error is not None
+        return self._result is not None or self._error is not None
 
     @property
     def error(self) -> DecodingError | None:
@@ -124,7 +124,7 @@ class Handle:
         self._cancel(self)
 
     def result(self, timeout: float | None = None) -> DecodingResult:
-        """Wait for the outcome. Raises `DecodingError` where the job failed or was cancelled, `TimeoutError` on
+        """Wait for the result. Raises `DecodingError` where the job failed or was cancelled, `TimeoutError` on
         timeout.
         """
         with self._condition:
@@ -132,8 +132,8 @@ class Handle:
                 raise TimeoutError(f"job {self.id} is not finished after {timeout} s")
         if self._error is not None:
             raise self._error
-        assert self._outcome is not None  # `done` with no error
-        return self._outcome
+        assert self._result is not None  # `done` with no error
+        return self._result
 
     def take_events(self) -> list[Event]:
         """Events since the last call; never waits."""
@@ -166,18 +166,18 @@ class Handle:
                 return
             if isinstance(result, DecodingError):
                 self._error = result
-                self.state.kept = None  # keys and values would live as long as whoever holds this handle
+                self.state.kept = None  # else keys and values live as long as this handle is held
             else:
-                self._outcome = result
+                self._result = result
             self._condition.notify_all()
 
 
-def outcome_of(handle: Handle) -> DecodingResult:
-    """The outcome of a finished state, or of the best of a request's passes."""
-    now, pursuit = time.monotonic(), handle.pursuit
-    best = pursuit.best if pursuit is not None else None
+def result_of(handle: Handle) -> DecodingResult:
+    """The result of a finished state, or of the best of a request's passes."""
+    now, repair_loop = time.monotonic(), handle.repair_loop
+    best = repair_loop.best if repair_loop is not None else None
     state = best.state if best is not None else handle.state
-    gated = pursuit.first_of(best).state if pursuit is not None and best is not None else state
+    gated = repair_loop.first_of(best).state if repair_loop is not None and best is not None else state
     content = state.content()
     return DecodingResult(
         job=handle.job,
@@ -187,13 +187,13 @@ def outcome_of(handle: Handle) -> DecodingResult:
         finish_reason="stop" if len(content) < state.job.gen_length else "length",
         steps=state.step,
         ledger=state.ledger,
-        trace=state.trace if pursuit is None else pursuit.trace(),
+        trace=state.trace if repair_loop is None else repair_loop.trace(),
         handoff_step=gated.handoff_step,
         handoff_masked=gated.handoff_masked,
         decision=gated.decision,
         fallback_reason=gated.fallback_reason,
         approximate=state.approximate or gated.approximate,
-        passes=() if pursuit is None else tuple(pursuit.passes),
+        passes=() if repair_loop is None else tuple(repair_loop.passes),
         kept=best,
         seconds=now - handle.submitted,
         queue_seconds=(handle.first_run or now) - handle.submitted,

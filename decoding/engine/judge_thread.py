@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from decoding.engine.handle import DecodingError, Handle
-from decoding.repair.loop import Continue, RepairLoop, RunRollouts
+from decoding.engine.observer import JudgeReport, Notify
+from decoding.repair.loop import Action, RepairLoop
 
 logger = logging.getLogger(__name__)
 
-Found = Continue | RunRollouts | DecodingError | None
-Question = Callable[[], Continue | RunRollouts | None]
-
 
 class JudgeThread:
-    """Asks pursuits what to do next; `changed` is notified of every answer.
+    """Asks repair loops what their requests do next, and reports each answer to `notify`, on its own thread.
 
-    Until `start` (an engine that its caller steps) answers are found at once, on the caller's thread.
+    Until `start` (an engine that its caller steps) it answers at once, on the caller's thread.
     """
 
-    def __init__(self, changed: threading.Condition) -> None:
-        self._changed = changed
-        self._found: deque[tuple[Handle, Found]] = deque()
+    def __init__(self, notify: Notify) -> None:
+        self._notify = notify
         self._pool: ThreadPoolExecutor | None = None
 
-    @property
-    def ready(self) -> bool:
-        """Whether answers wait to be taken."""
-        return bool(self._found)
-
     def start(self) -> None:
+        """Start the thread."""
         self._pool = ThreadPoolExecutor(1, "astargate-judge")
 
     def close(self) -> None:
@@ -42,38 +33,29 @@ class JudgeThread:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
-    def finished(self, handle: Handle, pursuit: RepairLoop) -> None:
-        """A request's canvas is finished: it waits for the verdict, which comes with `take`."""
+    def judge(self, handle: Handle, repair_loop: RepairLoop) -> None:
+        """Judge a request's finished canvas; the request waits for the report."""
         handle.parked = True
-        self._ask(handle, partial(pursuit.judge, handle.state))
+        self._ask(handle, partial(repair_loop.judge, handle.state))
 
-    def rolled_out(self, owner: Handle) -> None:
-        """A rollout has ended: once all of its owner's have, they choose what is reopened."""
-        if owner.pursuit is not None and not owner.done and all(rollout.done for rollout in owner.rollouts):
+    def rollout_ended(self, owner: Handle) -> None:
+        """Once all rollouts of `owner` have ended, let them choose what it reopens."""
+        if owner.repair_loop is not None and not owner.done and all(rollout.done for rollout in owner.rollouts):
             states, owner.rollouts = [rollout.state for rollout in owner.rollouts], []
-            self._ask(owner, partial(owner.pursuit.measured, states))
+            self._ask(owner, partial(owner.repair_loop.measured, states))
 
-    def _ask(self, handle: Handle, question: Question) -> None:
+    def _ask(self, handle: Handle, question: Callable[[], Action]) -> None:
         if self._pool is None:
             self._answer(handle, question)
         else:
             self._pool.submit(self._answer, handle, question)
 
-    def _answer(self, handle: Handle, question: Question) -> None:
-        found: Found = None
+    def _answer(self, handle: Handle, question: Callable[[], Action]) -> None:
+        action: Action | DecodingError = None
         if not handle.done:
             try:
-                found = question()
-            except Exception as error:  # told to whoever waits for the text, whatever it is
+                action = question()
+            except Exception as error:  # a predicate may raise anything; its request fails, no other does
                 logger.exception("the text of request %d could not be judged", handle.id)
-                found = DecodingError(f"the text could not be judged: {type(error).__name__}: {error}")
-        with self._changed:
-            self._found.append((handle, found))
-            self._changed.notify_all()
-
-    def take(self) -> list[tuple[Handle, Found]]:
-        """Answers since the last call."""
-        taken = []
-        while self._found:
-            taken.append(self._found.popleft())
-        return taken
+                action = DecodingError(f"the text could not be judged: {type(error).__name__}: {error}")
+        self._notify(JudgeReport(handle, action))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import cast
 
 import numpy as np
@@ -22,7 +22,7 @@ from torch import Tensor
 from decoding.models.protocol import DenoisingModel, KVCache, ReusableModel, ReuseRow
 from decoding.records.ledger import BRANCHES, Branch
 from decoding.request.canvas import CanvasState
-from decoding.sampling.kernel import Candidates, candidates
+from decoding.sampling.kernel import Candidates, PositionSettings, candidates
 
 INVARIANT_TILE = 8
 INVARIANT_CHUNK = 64
@@ -50,7 +50,7 @@ class _Row:
 
     def reusing(self) -> ReuseRow:
         """As a base row of a tail that reuses keys and values."""
-        assert self.kept is not None  # told apart in `Runner.run`
+        assert self.kept is not None  # see `Runner.run`
         scored, schedule = self.scored.tolist(), self.request.schedule
         block = (min([schedule.start, *scored[:1]]), schedule.stop)
         return ReuseRow(self.ids, self.prompt_length, scored, block, self.kept)
@@ -161,8 +161,8 @@ class Runner:
         given = [row.reusing() for row in tile]
         before = [row.kept.tokens for row in given]
         with self.counts.in_model():
-            found = cast(ReusableModel, self.model).encode_reusing(given)  # jobs for other models are refused
-        for row, features, reuse, earlier in zip(tile, found, given, before, strict=True):
+            encoded = cast(ReusableModel, self.model).encode_reusing(given)  # jobs for other models are refused
+        for row, features, reuse, earlier in zip(tile, encoded, given, before, strict=True):
             row.features = features
             self._charge(row, reuse.kept.tokens - earlier)
         self.counts.forwards += 1
@@ -177,23 +177,23 @@ class Runner:
         """Head, tilt, sample and statistics for the scored positions of requests in one phase, chunk by chunk."""
         if not pairs:
             return {}
-        settings = _PositionSettings.of([pair[0] for pair in pairs], self.model.device)
+        settings = _position_settings([pair[0] for pair in pairs], self.model.device)
         plain, *others = (torch.cat([row.features for row in branch]) for branch in zip(*pairs, strict=True))
         hidden = others[0] if others else None
         parts = []
         for start in range(0, max(1, plain.shape[0]), self.chunk):
             part = slice(start, start + self.chunk)
             parts.append(self._chunk(plain[part], None if hidden is None else hidden[part], settings.slice(part)))
-        found = Candidates.concatenate(parts).to_cpu()
+        joined = Candidates.concatenate(parts).to_cpu()
         results, offset = {}, 0
         for row, *_ in pairs:
-            own = found.slice(offset, offset + row.scored.size)
+            scored = joined.slice(offset, offset + row.scored.size)
             offset += row.scored.size
-            finite = all(bool(torch.isfinite(v).all()) for v in (own.entropy, own.probability, own.kl))
-            results[id(row.request)] = StepResult(row.scored, own, finite)
+            finite = all(bool(torch.isfinite(v).all()) for v in (scored.entropy, scored.probability, scored.kl))
+            results[id(row.request)] = StepResult(row.scored, scored, finite)
         return results
 
-    def _chunk(self, plain: Tensor, hidden: Tensor | None, settings: _PositionSettings) -> Candidates:
+    def _chunk(self, plain: Tensor, hidden: Tensor | None, settings: PositionSettings) -> Candidates:
         count = plain.shape[0]
         if self.invariant and count < self.chunk:
             missing = self.chunk - count
@@ -203,58 +203,24 @@ class Runner:
         with self.counts.in_model():
             conditional = self.model.project(plain)
             unconditional = None if hidden is None else self.model.project(hidden)
-        found = candidates(
-            conditional,
-            unconditional,
-            scale=settings.scale,
-            uniforms=settings.uniforms,
-            temperature=settings.temperature,
-            top_p=settings.top_p,
-            suppressed=self._suppressed,
-            blocked=settings.blocked,
-            blocked_ids=self._end_ids,
-        )
-        return found.slice(0, count)
+        step = candidates(conditional, unconditional, settings, suppressed=self._suppressed, blocked_ids=self._end_ids)
+        return step.slice(0, count)
 
 
-@dataclass(frozen=True, slots=True)
-class _PositionSettings:
-    """Sampling settings of each position [M]."""
+def _position_settings(rows: list[_Row], device: torch.device) -> PositionSettings:
+    """The settings of each scored position of `rows`."""
+    counts = torch.tensor([row.scored.size for row in rows])
 
-    scale: Tensor
-    uniforms: Tensor
-    temperature: Tensor
-    top_p: Tensor
-    blocked: Tensor
+    def spread(values: list[float]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float32).repeat_interleave(counts).to(device)
 
-    @staticmethod
-    def of(rows: list[_Row], device: torch.device) -> _PositionSettings:
-        counts = torch.tensor([row.scored.size for row in rows])
-
-        def spread(values: list[float]) -> Tensor:
-            return torch.tensor(values, dtype=torch.float32).repeat_interleave(counts).to(device)
-
-        jobs = [row.request.job for row in rows]
-        uniforms = np.concatenate([row.request.uniforms(row.scored) for row in rows])
-        return _PositionSettings(
-            scale=spread([job.policy.guidance_scale for job in jobs]),
-            uniforms=torch.from_numpy(uniforms).to(device),
-            temperature=spread([job.sampling.temperature for job in jobs]),
-            top_p=spread([job.sampling.top_p for job in jobs]),
-            blocked=spread([float(job.sampling.suppress_eos) for job in jobs]) > 0,
-        )
-
-    def slice(self, part: slice) -> _PositionSettings:
-        return _PositionSettings(*(getattr(self, item.name)[part] for item in fields(self)))
-
-    def padded(self, missing: int) -> _PositionSettings:
-        def pad(values: Tensor, value: float) -> Tensor:
-            return torch.cat([values, values.new_full((missing,), value)])
-
-        return _PositionSettings(
-            pad(self.scale, 0),
-            pad(self.uniforms, 0),
-            pad(self.temperature, 1),
-            pad(self.top_p, 1),
-            pad(self.blocked, False),
-        )
+    jobs = [row.request.job for row in rows]
+    uniforms = np.concatenate([row.request.uniforms(row.scored) for row in rows])
+    return PositionSettings(
+        scale=spread([job.policy.guidance_scale for job in jobs]),
+        uniforms=torch.from_numpy(uniforms).to(device),
+        temperature=spread([job.sampling.temperature for job in jobs]),
+        top_p=spread([job.sampling.top_p for job in jobs]),
+        blocked=spread([float(job.sampling.suppress_eos) for job in jobs]) > 0,
+        plausibility=spread([job.policy.plausibility or 0.0 for job in jobs]),
+    )

@@ -32,6 +32,7 @@ class Regime:
     boost_threshold: float | None = None
     tail_threshold: float | None = None
     top_p: float = 1.0
+    plausibility: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class GateView:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A gate's word on one request before one step."""
+    """What a gate decides for one request before one step."""
 
     handoff: bool
     predicted_horizon: float | None = None

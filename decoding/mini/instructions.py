@@ -11,20 +11,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from decoding.constraints import (
-    AllOf,
-    CapitalFrequency,
-    CollieC06a,
-    CollieC07,
-    Constraint,
-    KeywordFrequency,
-    Keywords,
-    LengthRatio,
-    LetterFrequency,
-    NoComma,
-    Sentiment,
-    WordCount,
-)
+from decoding.constraints import Constraint
+from decoding.constraints.collie import CollieC06a, CollieC07
+from decoding.constraints.compose import AllOf
+from decoding.constraints.ifeval import CapitalFrequency, KeywordFrequency, LetterFrequency, NoComma
+from decoding.constraints.keywords import Keywords
+from decoding.constraints.length import LengthRatio, WordCount
+from decoding.constraints.sentiment import Sentiment
 from decoding.constraints.text import collie_form, collie_words
 from decoding.mini import capitals, phrasings
 from decoding.mini.phrasings import compose, listing, say, times

@@ -17,8 +17,8 @@ from torch import Tensor
 class Candidates:
     """What a step knows of each masked position [M]; probabilities are untempered.
 
-    `guided` is the distribution that is sampled from (after guidance), `conditional` the model's without guidance; the
-    last three fields are zero for positions of a base step.
+    `guided` is the distribution that is sampled from (after guidance), `conditional` the model's without guidance: the
+    same at positions of a base step, where the last three fields are zero.
     """
 
     token: Tensor
@@ -31,6 +31,8 @@ class Candidates:
     """Entropy of the guided distribution, nats."""
     argmax: Tensor
     """Most probable token id."""
+    conditional: Tensor
+    """Conditional probability of the sampled token."""
     boost: Tensor
     """Guided minus conditional probability of the sampled token."""
     kl: Tensor
@@ -52,6 +54,42 @@ class Candidates:
     def to_cpu(self) -> Candidates:
         """The same values in host memory."""
         return Candidates(*(getattr(self, f.name).cpu() for f in fields(self)))
+
+
+@dataclass(frozen=True, slots=True)
+class PositionSettings:
+    """How each position [M] is sampled."""
+
+    scale: Tensor
+    """w of the guided positions."""
+    uniforms: Tensor
+    """In [0, 1), one a position."""
+    temperature: Tensor
+    """0: the argmax."""
+    top_p: Tensor
+    blocked: Tensor
+    """Whether the position may not take the blocked ids (bool)."""
+    plausibility: Tensor
+    """The `share` of `plausible` where the position is guided; 0: every token is plausible."""
+
+    def slice(self, part: slice) -> PositionSettings:
+        """The settings of a run of positions."""
+        return PositionSettings(*(getattr(self, item.name)[part] for item in fields(self)))
+
+    def padded(self, missing: int) -> PositionSettings:
+        """With `missing` positions more, whose candidates are thrown away."""
+
+        def pad(values: Tensor, value: float) -> Tensor:
+            return torch.cat([values, values.new_full((missing,), value)])
+
+        return PositionSettings(
+            scale=pad(self.scale, 0),
+            uniforms=pad(self.uniforms, 0),
+            temperature=pad(self.temperature, 1),
+            top_p=pad(self.top_p, 1),
+            blocked=pad(self.blocked, False),
+            plausibility=pad(self.plausibility, 0),
+        )
 
 
 def tilt(conditional: Tensor, unconditional: Tensor, scale: Tensor) -> Tensor:
@@ -79,8 +117,18 @@ def inverse_cdf(probabilities: Tensor, uniforms: Tensor) -> Tensor:
     cumulative = probabilities.cumsum(-1)
     total = cumulative[:, -1:]
     target = torch.minimum(uniforms[:, None].to(total.dtype) * total, torch.nextafter(total, torch.zeros_like(total)))
-    found = torch.searchsorted(cumulative, target, right=True).squeeze(-1)
-    return found.clamp_(max=probabilities.shape[-1] - 1)  # NaN rows point past the end
+    tokens = torch.searchsorted(cumulative, target, right=True).squeeze(-1)
+    return tokens.clamp_(max=probabilities.shape[-1] - 1)  # NaN rows point past the end
+
+
+def plausible(guided: Tensor, conditional: Tensor, share: Tensor) -> Tensor:
+    """Suppress in `guided` [M, V], in place, what the model alone finds implausible.
+
+    A token stays where its conditional probability is at least `share` [M] of the best one's: contrastive decoding's
+    limit (arXiv 2210.15097). The conditionally best token always stays. Rows of share 0 are left as they are.
+    """
+    least = conditional.amax(-1) + share.to(conditional.dtype).log()
+    return guided.masked_fill_(conditional < least[:, None], torch.finfo(guided.dtype).min)
 
 
 def nucleus(probabilities: Tensor, top_p: Tensor) -> Tensor:
@@ -96,18 +144,16 @@ def nucleus(probabilities: Tensor, top_p: Tensor) -> Tensor:
     return probabilities.masked_fill(torch.zeros_like(dropped).scatter_(-1, index, dropped), 0.0)
 
 
-def sample(
-    logits: Tensor, probabilities: Tensor, uniforms: Tensor, temperature: Tensor, top_p: Tensor, argmax: Tensor
-) -> Tensor:
+def sample(logits: Tensor, probabilities: Tensor, settings: PositionSettings, argmax: Tensor) -> Tensor:
     """Token ids [M]: argmax where temperature is 0, else inverse CDF of softmax(logits / temperature) within the
     nucleus.
 
     `probabilities` is softmax(logits) and is used as it is at positions of temperature 1, whatever the others have.
     """
-    sampled = temperature > 0
+    sampled = settings.temperature > 0
     if not bool(sampled.any()):
         return argmax
-    temperature, top_p = temperature.to(logits.dtype), top_p.to(logits.dtype)
+    temperature, top_p = settings.temperature.to(logits.dtype), settings.top_p.to(logits.dtype)
     tempered, plain = probabilities, (temperature == 1.0) | ~sampled
     if not bool(plain.all()):
         tempered = torch.where(
@@ -115,7 +161,7 @@ def sample(
         )
     if bool((top_p < 1.0).any()):
         tempered = nucleus(tempered, top_p)
-    drawn = inverse_cdf(tempered, uniforms)
+    drawn = inverse_cdf(tempered, settings.uniforms)
     # A parallel cumulative sum may step where a probability is 0; such a draw is worth one ulp and becomes the argmax.
     possible = tempered.gather(-1, drawn[:, None]).squeeze(-1) > 0
     return torch.where(sampled & possible, drawn, argmax)
@@ -124,41 +170,42 @@ def sample(
 def candidates(
     conditional: Tensor,
     unconditional: Tensor | None,
+    settings: PositionSettings,
     *,
-    scale: Tensor,
-    uniforms: Tensor,
-    temperature: Tensor,
-    top_p: Tensor,
     suppressed: Tensor,
-    blocked: Tensor | None = None,
     blocked_ids: Tensor | None = None,
 ) -> Candidates:
     """Candidates of M positions from raw logits [M, V].
 
-    `unconditional` is None for base positions. `suppressed` holds token ids that no position may take; `blocked` [M]
-    bool marks positions that may not take `blocked_ids` either (end-of-text suppression). Non-finite logits give
+    `unconditional` is None for base positions. `suppressed` holds token ids that no position may take, `blocked_ids`
+    those that `settings.blocked` positions may not take either (end-of-text suppression). Non-finite logits give
     non-finite statistics, which the caller must treat as a failure of the position's request.
     """
-    guided = conditional.clone() if unconditional is None else tilt(conditional, unconditional, scale)
+    guided = conditional.clone() if unconditional is None else tilt(conditional, unconditional, settings.scale)
     plain = conditional.clone() if unconditional is not None else None
     for logits in (guided, plain):
         if logits is not None:
             suppress(logits, suppressed)
-            if blocked is not None and blocked_ids is not None and bool(blocked.any()):
-                logits[blocked.nonzero(), blocked_ids] = torch.finfo(logits.dtype).min
+            if blocked_ids is not None and bool(settings.blocked.any()):
+                logits[settings.blocked.nonzero(), blocked_ids] = torch.finfo(logits.dtype).min
+    if plain is not None and bool((settings.plausibility > 0).any()):
+        plausible(guided, plain, settings.plausibility)
     log_z = guided.logsumexp(-1)
     probabilities = (guided - log_z[:, None]).exp_()
     top, top_index = probabilities.topk(2, -1)
     argmax = top_index[:, 0]
-    token = sample(guided, probabilities, uniforms, temperature, top_p, argmax)
+    token = sample(guided, probabilities, settings, argmax)
     probability = probabilities.gather(-1, token[:, None]).squeeze(-1)
     expected = torch.linalg.vecdot(probabilities, guided)
     entropy = (log_z - expected).clamp_(min=0.0)
+    conditional_probability = probability
     boost = kl = total_variation = torch.zeros_like(probability)
     if plain is not None:
         plain_log_z = plain.logsumexp(-1)
         kl = (expected - log_z - torch.linalg.vecdot(probabilities, plain) + plain_log_z).clamp_(min=0.0)
         plain_probabilities = plain.sub_(plain_log_z[:, None]).exp_()
-        boost = probability - plain_probabilities.gather(-1, token[:, None]).squeeze(-1)
+        conditional_probability = plain_probabilities.gather(-1, token[:, None]).squeeze(-1)
+        boost = probability - conditional_probability
         total_variation = 0.5 * plain_probabilities.sub_(probabilities).abs_().sum(-1)
-    return Candidates(token, probability, top[:, 0] - top[:, 1], entropy, argmax, boost, kl, total_variation)
+    margin = top[:, 0] - top[:, 1]
+    return Candidates(token, probability, margin, entropy, argmax, conditional_probability, boost, kl, total_variation)

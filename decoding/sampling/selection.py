@@ -40,12 +40,12 @@ def inside_words(
     A candidate that continues a word does where its left neighbour is committed; any candidate does where its right
     neighbour is committed and continues a word.
     """
-    found = np.zeros(positions.size, dtype=bool)
+    inside = np.zeros(positions.size, dtype=bool)
     for index, (position, token) in enumerate(zip(positions.tolist(), tokens.tolist(), strict=True)):
         left = position > 0 and canvas[position - 1] != mask_id and token in continuations
         right = position + 1 < canvas.size and int(canvas[position + 1]) in continuations
-        found[index] = left or right
-    return found
+        inside[index] = left or right
+    return inside
 
 
 def in_margins(
@@ -61,8 +61,20 @@ def in_margins(
     return inside & ~np.isin(tokens, list(end_ids))
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where candidates [M] stand in the text as far as it is written; bool each."""
+
+    started: NDArray[np.bool_]
+    """In a word that has begun but not ended: guided orders put it first, so that it ends under the same guidance."""
+    margin: NDArray[np.bool_]
+    """At an end of the canvas: guided orders put it last."""
+    deferred: NDArray[np.bool_]
+    """Every order puts it last."""
+
+
 def select(
-    found: Candidates,
+    candidates: Candidates,
     positions: Positions,
     eligible: Positions,
     *,
@@ -70,51 +82,47 @@ def select(
     uniforms: torch.Tensor,
     limits: Limits,
     canvas: NDArray[np.int64],
-    started: NDArray[np.bool_],
-    margin: NDArray[np.bool_],
-    last_ids: tuple[int, ...] = (),
+    standing: Standing,
 ) -> Positions:
     """Indices into `positions` [M] that are committed, in order of position.
 
-    `eligible` are the indices that may be. Where the order is a guided one, `started` [M] are put first, so that words
-    end under the guidance that began them, and `margin` [M] last. Tokens in `last_ids` rank below all others.
+    `eligible` are the indices that may be.
     """
-    scores = order.score(found, uniforms).double()
-    late = margin & ~started
-    if order.guided_only:
+    scores = order.score(candidates, uniforms).double()
+    started, late = standing.started, standing.margin & ~standing.started
+    if order.guidance_first:
         scores = scores + APART * torch.from_numpy(started.astype(np.float64) - late)
-    if last_ids:
-        scores = scores.masked_fill(torch.isin(found.token, torch.tensor(last_ids)), float("-inf"))
+    scores = scores.masked_fill(torch.from_numpy(standing.deferred), float("-inf"))
     within = ranked(scores[eligible], torch.from_numpy(positions[eligible])).numpy()
     sequence: Positions = eligible[within]
-    least = max(1, limits.scheduled)
+    minimum = max(1, limits.scheduled)
     if limits.boost is not None:
-        return np.sort(_boosted(found, sequence, late, canvas, limits.boost, least, limits.quota))
+        return np.sort(_boosted(candidates, sequence, late, canvas, limits, limits.boost))
     if limits.confidence is not None:
-        sequence = sequence[reached_first(found.probability[sequence], limits.confidence).numpy()]
-    count = commit_count(limits.quota, int(eligible.size), found.probability[sequence], limits.confidence, least)
+        sequence = sequence[reached_first(candidates.probability[sequence], limits.confidence).numpy()]
+    count = commit_count(limits.quota, int(eligible.size), candidates.probability[sequence], limits.confidence, minimum)
     return np.sort(sequence[:count])
 
 
 def _boosted(
-    found: Candidates,
+    candidates: Candidates,
     sequence: Positions,
     late: NDArray[np.bool_],
     canvas: NDArray[np.int64],
+    limits: Limits,
     threshold: float,
-    least: int,
-    most: int,
 ) -> Positions:
-    """The first `least` of `sequence`, and the others that guidance raises by `threshold`, `most` in all.
+    """What the schedule asks for of `sequence`, and the others that guidance raises by `threshold`, up to the quota.
 
-    All positions were drawn at once, and guidance may want the same word at several of them: beyond `least` a token is
-    committed once, and not where the canvas has it already; none is committed `late` [M].
+    All positions were drawn at once, and guidance may want the same word at several of them: beyond the schedule a
+    token is committed once, and not where the canvas has it already; none is committed `late` [M].
     """
-    chosen = sequence[:least].tolist()
-    written = set(canvas.tolist()) | set(found.token[chosen].tolist())
-    boosts, tokens = found.boost.tolist(), found.token.tolist()
-    for index in sequence[least:].tolist():
-        if len(chosen) >= most:
+    minimum = max(1, limits.scheduled)
+    chosen = sequence[:minimum].tolist()
+    written = set(canvas.tolist()) | set(candidates.token[chosen].tolist())
+    boosts, tokens = candidates.boost.tolist(), candidates.token.tolist()
+    for index in sequence[minimum:].tolist():
+        if len(chosen) >= limits.quota:
             break
         if boosts[index] >= threshold and tokens[index] not in written and not late[index]:
             chosen.append(index)

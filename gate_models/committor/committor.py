@@ -1,7 +1,9 @@
-"""Committors by rollouts (paper Section 3.2): from a state, N base and N guided continuations through the engine.
+"""Committors: the chance that a half-decoded text will meet its constraint, with guidance and without.
 
-The work is split so that a server can report progress and cancel: `cell_jobs` makes jobs, whoever owns the engine
-submits them, `collect` turns their outcomes into a cell, `Committor` puts cells together. `measure` does all of it.
+Measured by rollouts (paper Section 3.2): from a state, N base and N guided continuations through the engine.
+
+The work is split so that a server can report progress and cancel: `cell_jobs` makes jobs, the owner of the engine
+submits them, `collect` turns their results into a cell, `Committor` puts cells together. `measure_all` does all of it.
 
 Cells are independent by default: each arm of each state has noise of its own. `coupling` "common" gives all arms of a
 state the same uniforms, rollout by rollout; "antithetic" does so too and mirrors every second rollout (u and 1 - u).
@@ -12,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +26,8 @@ from decoding.engine.rollouts import continuations, run_all
 from decoding.models.protocol import DenoisingModel
 from decoding.request.job import Job
 from decoding.sampling.block_schedule import Place
+from gate_models.committor.choices import Coupling
 from gate_models.statistics.intervals import Estimate, mean_interval, newcombe, paired_newcombe, proportion, welch
-
-Coupling = Literal["independent", "common", "antithetic"]
 
 
 class Graded(Protocol):
@@ -222,39 +223,20 @@ def _pair_means(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return values[: values.size // 2 * 2].reshape(-1, 2).mean(1) if values.size > 1 else values
 
 
-def measure(
-    engine: Engine,
-    state: State,
-    judge: Judge,
-    count: int,
-    *,
-    arms: Sequence[Arm] = (BASE, GUIDED),
-    coupling: Coupling = "independent",
-    fill_after: int | None = None,
-    timeout: float | None = None,
-) -> Committor:
-    """The committor of a state on a started engine; waits for it. Truncated with `fill_after` (see `cell_jobs`)."""
-    (found,) = measure_all(
-        engine, [state], judge, count, arms=arms, coupling=coupling, fill_after=fill_after, timeout=timeout
-    )
-    return found
-
-
 def measure_all(
     engine: Engine,
     states: Sequence[State],
     judge: Judge,
     count: int,
     *,
-    arms: Sequence[Arm] = (BASE, GUIDED),
     coupling: Coupling = "independent",
-    fill_after: int | None = None,
     timeout: float | None = None,
 ) -> list[Committor]:
-    """The committors of several states, decoded beside each other; otherwise as `measure`."""
-    planned = [
-        [cell_jobs(state, arm, count, coupling=coupling, fill_after=fill_after) for arm in arms] for state in states
-    ]
+    """The committors of several states, `count` rollouts a cell, decoded beside each other on a started engine; waits
+    for them.
+    """
+    arms = (BASE, GUIDED)
+    planned = [[cell_jobs(state, arm, count, coupling=coupling) for arm in arms] for state in states]
     handles = run_all(engine, [job for cells in planned for jobs in cells for job in jobs], timeout)
     outcomes = iter([handle.result(timeout) for handle in handles])
     return [

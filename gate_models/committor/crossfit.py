@@ -1,11 +1,11 @@
-"""Cross-fitting (Appendix C.5): a* is chosen on one half of each cell's rollouts and read on the other.
+"""Cross-fitting: a* is chosen on one half of the rollouts and read on the other, so that chance does not flatter it.
 
-Given a cell's k successes in N independent rollouts, a random half-split is hypergeometric, so counts suffice. Cells
-that share random numbers are split by rollout instead, jointly over the arms of a state (pairs of rollouts together
-where they are mirrored); that needs the outcomes.
+Appendix C.5. Given a cell's k successes in N independent rollouts, a random half-split is hypergeometric, so counts
+suffice. Cells that share random numbers are split by rollout instead, jointly over the arms of a state. Mirrored pairs
+of rollouts stay together. That needs the outcomes.
 
-Averages over the R splits are then bootstrapped over prompts (`inference`). Percentiles over splits alone are another,
-narrower interval: they say how much the split matters, not how much the prompts do.
+Averages over the R splits are then bootstrapped over prompts (`statistics.bootstrap`). Percentiles over splits alone
+are another, narrower interval: they say how much the split matters, not how much the prompts do.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from gate_models.committor.committor import Coupling
+from gate_models.committor.choices import Coupling
 from gate_models.committor.fates import handoff_fate, persistent_point
 
 SPLITS: Final = 200

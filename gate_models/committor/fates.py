@@ -42,8 +42,8 @@ def persistent_point(base: NDArray[np.float64], guided: NDArray[np.float64]) -> 
 def persistent(safe: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Index of the earliest of the points [..., F] from which all are safe; F where the last is not."""
     from_here_on = np.logical_and.accumulate(np.flip(safe, -1), -1)
-    found: NDArray[np.int64] = safe.shape[-1] - from_here_on.sum(-1)
-    return found
+    earliest: NDArray[np.int64] = safe.shape[-1] - from_here_on.sum(-1)
+    return earliest
 
 
 def last_peak(base: NDArray[np.float64]) -> int:

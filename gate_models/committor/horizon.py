@@ -1,4 +1,6 @@
-"""The horizon a*: the freeze estimator on one recorded run (Appendix C), and Definition 1's ensemble form (Eq. 5).
+"""The horizon a*: the step of a prompt from which guidance may end without loss of success.
+
+Two forms of it: the freeze estimator on one recorded run (Appendix C), and Definition 1's ensemble form (Eq. 5).
 
 The two are different quantities. The freeze estimator continues the states of *one* guided run; the ensemble form hands
 off fresh runs. A hopeless prompt is censored under the first and has a* = 0 under the second.
@@ -12,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,20 +26,9 @@ from decoding.policy.gate import GateSettings
 from decoding.records.trace import Trace
 from decoding.request.job import Job
 from decoding.sampling.block_schedule import step_at
-from gate_models.committor.committor import (
-    BASE,
-    GUIDED,
-    Arm,
-    Committor,
-    Coupling,
-    Judge,
-    State,
-    measure_all,
-)
+from gate_models.committor.choices import FREEZE_GRID, Coupling
+from gate_models.committor.committor import Committor, Judge, State, measure_all
 from gate_models.committor.fates import SLACK, handoff_fate, last_peak, persistent, persistent_point
-
-FREEZE_GRID: Final = (0.05, 0.10, 0.15, 0.22, 0.30, 0.45, 0.60)
-"""The paper's grid: fractions of the steps from whose states a recorded run is continued."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +49,7 @@ def grid_points(steps: int, fractions: Sequence[float] = FREEZE_GRID) -> tuple[G
         merged.setdefault(step, []).append(fraction)
     if not merged:
         raise ValueError("the grid is empty; give at least one fraction")
-    return tuple(GridPoint(step, tuple(found)) for step, found in merged.items())
+    return tuple(GridPoint(step, tuple(fallen)) for step, fallen in merged.items())
 
 
 def record_job(job: Job, label: str) -> Job:
@@ -89,13 +79,13 @@ def freeze_states(outcome: DecodingResult, label: str, mask_id: int, points: Seq
 
     Points that the run did not reach (an end-of-text filled the canvas) or that leave nothing to decode are left out.
     """
-    found = []
+    frozen = []
     for point in points:
         if point.step >= len(outcome.trace.steps):
             continue
         state = state_at(outcome.job, outcome.trace, point.step, label, mask_id)
-        found.append(Frozen(point, state, committed_fraction(state.canvas, mask_id)))
-    return found
+        frozen.append(Frozen(point, state, committed_fraction(state.canvas, mask_id)))
+    return frozen
 
 
 def state_at(job: Job, trace: Trace, step: int, label: str, mask_id: int) -> State:
@@ -148,8 +138,8 @@ class FreezeSweep:
     @property
     def a_star(self) -> float:
         """a* as a fraction of T; 1.0 where censored."""
-        found = self.horizon
-        return 1.0 if found is None else found.point.step / self.steps
+        horizon = self.horizon
+        return 1.0 if horizon is None else horizon.point.step / self.steps
 
     @property
     def peak(self) -> FreezePoint:
@@ -174,16 +164,15 @@ def measure_horizon(
     *,
     label: str,
     fractions: Sequence[float] = FREEZE_GRID,
-    arms: Sequence[Arm] = (BASE, GUIDED),
     coupling: Coupling = "independent",
     timeout: float | None = None,
 ) -> tuple[DecodingResult, FreezeSweep]:
-    """Record one guided run of `job`, continue it from every grid point in every arm `count` times; waits for it."""
+    """Record a guided run of `job`, continue it from every grid point, base and guided, `count` times; waits for it."""
     (handle,) = run_all(engine, [record_job(job, label)], timeout)
     outcome = handle.result(timeout)
     states = freeze_states(outcome, label, engine.model.spec.mask_id, grid_points(job.steps, fractions))
     measured = measure_all(
-        engine, [frozen.state for frozen in states], judge, count, arms=arms, coupling=coupling, timeout=timeout
+        engine, [frozen.state for frozen in states], judge, count, coupling=coupling, timeout=timeout
     )
     points = tuple(
         FreezePoint(frozen.point, frozen.committed_fraction, committor)

@@ -1,14 +1,14 @@
-"""What the text would be if decoding stopped here: the predicate on the current argmax fill (no forward evaluation)."""
+"""What the text would be if decoding stopped here: features of its most probable completion, without a forward pass."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from decoding.constraints import AnyConstraint, parse
+from decoding.constraints import Constraint
 from decoding.models.protocol import ModelSpec, TextCodec
 from decoding.records.trace import StepStats
 from gate_models.features.text_metrics import has_adjacent_repeat, words
@@ -42,31 +42,30 @@ class Reader:
 
     def text(self, ids: Sequence[int]) -> str:
         """Text of canvas ids up to the first end-of-text; open positions are left out."""
-        kept: list[int] = []
+        text_ids: list[int] = []
         for token in ids:
             if token in self.end_ids:
                 break
             if token != _OPEN:
-                kept.append(token)
-        return self.codec.decode(kept)
+                text_ids.append(token)
+        return self.codec.decode(text_ids)
 
 
 def fill_features(
-    history: Sequence[StepStats], length: int, constraint: Mapping[str, Any] | None, reader: Reader
+    history: Sequence[StepStats], length: int, predicate: Constraint | None, reader: Reader
 ) -> dict[str, float]:
     """The features `NAMES` of a prefix that was recorded with its argmax fill; zeros without history or constraint.
 
     `fill_*` judge the canvas with its masks filled by the last step's most probable tokens, `committed_*` the committed
     tokens alone. `fill_score_change` is against the fill of the step before.
     """
-    if not history or constraint is None:
+    if not history or predicate is None:
         return dict.fromkeys(NAMES, 0.0)
-    predicate = parse(constraint)
     before, canvas = _canvases(history, length)
     text = reader.text(_filled(canvas, history[-1]))
     verdict = predicate.evaluate(text)
     committed = reader.text(canvas)
-    own = predicate.evaluate(committed)
+    committed_verdict = predicate.evaluate(committed)
     earlier = verdict.score
     if len(history) > 1:
         earlier = _score(predicate, reader.text(_filled(before, history[-2])))
@@ -78,15 +77,15 @@ def fill_features(
         "fill_checks": sum(check.satisfied for check in verdict.checks) / len(verdict.checks),
         "fill_words": float(len(words(text))),
         "fill_repeats": float(has_adjacent_repeat(text)),
-        "committed_satisfied": float(own.satisfied),
-        "committed_score": own.score,
+        "committed_satisfied": float(committed_verdict.satisfied),
+        "committed_score": committed_verdict.score,
         "committed_words": float(len(words(committed))),
         "end_committed": float(bool(ends)),
         "end_position": (ends[0] if ends else length) / length,
     }
 
 
-def _score(predicate: AnyConstraint, text: str) -> float:
+def _score(predicate: Constraint, text: str) -> float:
     return predicate.evaluate(text).score
 
 

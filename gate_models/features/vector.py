@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from decoding.constraints import Constraint, Facts, parse
 from decoding.gates.protocol import GateView
 from decoding.records.trace import StepStats, Summary
 from gate_models.features import argmax_fill, commit_order
@@ -77,8 +78,8 @@ RECENT: Final = 3
 
 def vector(view: GateView, reader: Reader) -> NDArray[np.float32]:
     """The features `NAMES` of one request before one step, float32; finite."""
-    found = named(view, reader)
-    return np.array([found[name] for name in NAMES], dtype=np.float32)
+    features = named(view, reader)
+    return np.array([features[name] for name in NAMES], dtype=np.float32)
 
 
 def matrix(views: Iterable[GateView], reader: Reader) -> NDArray[np.float32]:
@@ -90,14 +91,15 @@ def matrix(views: Iterable[GateView], reader: Reader) -> NDArray[np.float32]:
 def named(view: GateView, reader: Reader) -> dict[str, float]:
     """The features by name."""
     history, regime = view.history, view.regime
+    constraint = parse(view.constraint) if view.constraint else None
     return {
         **_statistic("confidence", history, regime.steps),
         "confidence_recent": _mean([value for stats in history[-RECENT:] for value in stats.confidence]),
         **_statistic("entropy", history, regime.steps),
         **commit_order.commit_order_features(history, regime.gen_length),
         **_guidance(history, regime.steps),
-        **argmax_fill.fill_features(history, regime.gen_length, view.constraint, reader),
-        **_request(view),
+        **argmax_fill.fill_features(history, regime.gen_length, constraint, reader),
+        **_request(view, constraint),
     }
 
 
@@ -141,7 +143,7 @@ def _guidance(history: Sequence[StepStats], steps: int) -> dict[str, float]:
     }
 
 
-def _request(view: GateView) -> dict[str, float]:
+def _request(view: GateView, constraint: Constraint | None) -> dict[str, float]:
     regime = view.regime
     return {
         "weight": regime.guidance_scale,
@@ -150,27 +152,23 @@ def _request(view: GateView) -> dict[str, float]:
         "prompt_length": float(view.prompt_length),
         "fraction": view.step / regime.steps,
         "masked_share": view.masked / regime.gen_length,
-        **constraint_facts(view.constraint or {}),
+        **constraint_facts(constraint),
     }
 
 
-def constraint_facts(spec: Mapping[str, Any]) -> dict[str, float]:
-    """What a constraint asks for, in five numbers that mean the same within a family.
+def constraint_facts(constraint: Constraint | None) -> dict[str, float]:
+    """What a constraint asks for, in five numbers that mean the same within a family (see `Facts`).
 
-    Number of listed items and their mean length in letters, lower and upper bound (or count), and whether a relation is
-    `at_least`. Parts of `all_of` are added up.
+    Number of listed items and their mean length in letters, lower and upper bound, and how many of its parts have the
+    relation `at_least`.
     """
-    parts: Sequence[Mapping[str, Any]] = spec.get("constraints") or [spec]
-    listed = [item for part in parts for name in ("keywords", "words", "forbidden") for item in part.get(name) or ()]
-    listed += [str(part[name]) for part in parts for name in ("keyword", "source", "letter") if part.get(name)]
-    low = [part[name] for part in parts for name in ("low", "min_words", "count", "threshold") if name in part]
-    high = [part[name] for part in parts for name in ("high", "max_words", "max_chars") if name in part]
+    facts = Facts() if constraint is None else constraint.facts()
     return {
-        "items": float(len(listed)),
-        "item_letters": _mean([float(len(item)) for item in listed]),
-        "low": float(sum(value for value in low if value is not None)),
-        "high": float(sum(value for value in high if value is not None)),
-        "at_least": float(sum(part.get("relation") == "at_least" for part in parts)),
+        "items": float(len(facts.items)),
+        "item_letters": _mean([float(len(item)) for item in facts.items]),
+        "low": facts.low,
+        "high": facts.high,
+        "at_least": float(facts.at_least),
     }
 
 

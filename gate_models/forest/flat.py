@@ -77,8 +77,8 @@ class FlatForest:
             leaf[at] = following
             at, base, node = at.take(moved), base.take(moved), following.take(moved)
         leaf[at] = node
-        found = self.value.take(leaf, axis=0).reshape(self.roots.size, rows, -1)
-        mean: NDArray[np.float64] = found.mean(axis=0, dtype=np.float64)
+        leaves = self.value.take(leaf, axis=0).reshape(self.roots.size, rows, -1)
+        mean: NDArray[np.float64] = leaves.mean(axis=0, dtype=np.float64)
         return mean
 
     def rounded(self) -> FlatForest:
@@ -87,14 +87,14 @@ class FlatForest:
 
     def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """Small arrays for an artifact: children as distances from their parents."""
-        own = np.arange(self.left.size)
-        distance = (self.left - own).astype(np.uint16 if int((self.left - own).max()) < 2**16 else np.int32)
+        nodes = np.arange(self.left.size)
+        distance = (self.left - nodes).astype(np.uint16 if int((self.left - nodes).max()) < 2**16 else np.int32)
         return {
             f"{prefix}.feature": self.feature.astype(np.int16),
             f"{prefix}.threshold": self.threshold,
             f"{prefix}.left": distance,
             f"{prefix}.roots": self.roots.astype(np.int32),
-            f"{prefix}.value": self.value.astype(np.float32)[self.left == own],
+            f"{prefix}.value": self.value.astype(np.float32)[self.left == nodes],
             f"{prefix}.depth": np.array([self.depth], dtype=np.int32),
         }
 
@@ -150,14 +150,14 @@ class _Tree:
         )
 
 
-def _values(found: NDArray[np.float64]) -> NDArray[np.float64]:
+def _values(counts: NDArray[np.float64]) -> NDArray[np.float64]:
     """[nodes, outputs] from scikit-learn's [nodes, outputs, classes]: the regression's values, or class shares."""
-    classes = found.shape[2]
+    classes = counts.shape[2]
     if classes == 1:
-        return found[:, :, 0]
-    if found.shape[1] != 1:
+        return counts[:, :, 0]
+    if counts.shape[1] != 1:
         raise ValueError("a classifier with several outputs is not supported")
-    shares = found[:, 0, :]
+    shares = counts[:, 0, :]
     total: NDArray[np.float64] = shares.sum(1, keepdims=True)
     normal: NDArray[np.float64] = shares / np.where(total == 0.0, 1.0, total)
     return normal

@@ -64,8 +64,8 @@ class FateHeadEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> NDArray[Any]:
         """The most probable fate [n]."""
         check_is_fitted(self)
-        found: NDArray[Any] = self.forest_.predict(validate_data(self, X, reset=False))
-        return found
+        fates: NDArray[Any] = self.forest_.predict(validate_data(self, X, reset=False))
+        return fates
 
     def flat(self) -> FlatForest:
         """The forest compiled; outputs are the classes in order."""
@@ -112,8 +112,8 @@ class OrdinalHead(RegressorMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> NDArray[np.float64]:
         """The shifted horizon a_hat [n]."""
         check_is_fitted(self)
-        found: NDArray[np.float64] = self.forest_.predict(validate_data(self, X, reset=False))
-        return found + self.shift
+        horizons: NDArray[np.float64] = self.forest_.predict(validate_data(self, X, reset=False))
+        return horizons + self.shift
 
     def terciles(self, X: Any) -> NDArray[np.int64]:
         """The tercile [n] of a_hat: 0, 1 or 2."""
@@ -127,5 +127,5 @@ class OrdinalHead(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
 def bins(horizons: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
     """Tercile of each horizon [n]: up to the first edge, up to the second, above it. An edge belongs below."""
-    found: NDArray[np.int64] = np.searchsorted(edges[:2], horizons, side="left")
-    return found
+    terciles: NDArray[np.int64] = np.searchsorted(edges[:2], horizons, side="left")
+    return terciles

@@ -1,4 +1,4 @@
-"""What guidance is still worth, and what waiting is worth: one forest with an output for each price of a row.
+"""One forest that predicts what guidance is still worth, and what waiting is worth at each price of a row.
 
 The first output is the remaining guidance value V = qg - q0 at the served tail width. The others are, for each price of
 `PRICES`, the advantage A of going on under guidance to the next checkpoint and deciding there over handing off now, net
@@ -42,5 +42,5 @@ class ValueHead:
         at = int(np.clip(np.searchsorted(prices, price, side="right") - 1, 0, len(prices) - 2))
         share = (price - prices[at]) / (prices[at + 1] - prices[at])
         left, right = predicted[:, 1 + at], predicted[:, 2 + at]
-        found: NDArray[np.float64] = left + share * (right - left)
-        return found
+        advantage: NDArray[np.float64] = left + share * (right - left)
+        return advantage

@@ -49,7 +49,7 @@ def save(bundle: GateBundle, folder: Path) -> None:
         "fates": None,
         "horizons": None,
         "values": {str(width): list(head.prices) for width, head in bundle.values.items()},
-        "ladders": {str(width): ladder.to_json() for width, ladder in bundle.ladders.items()},
+        "ladders": {str(width): test.to_json() for width, test in bundle.risk_tests.items()},
         "evidence": dict(bundle.evidence),
     }
     if bundle.fates is not None:
@@ -61,7 +61,7 @@ def save(bundle: GateBundle, folder: Path) -> None:
     for width, head in bundle.values.items():
         arrays |= head.forest.arrays(f"value{width}")
     content["arrays"] = {name: _digest(array) for name, array in sorted(arrays.items())}
-    content["digest"] = _own_digest(content)
+    content["digest"] = _content_digest(content)
     folder.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(folder / ARRAYS, **arrays)  # type: ignore[arg-type]
     (folder / DESCRIPTION).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
@@ -75,7 +75,7 @@ def load(folder: Path) -> GateBundle:
             f"{folder}: format {content.get('format')} is not {FORMAT}, which this version reads; train the gate again "
             "(astargate gate train)"
         )
-    if content.get("digest") != _own_digest(content):
+    if content.get("digest") != _content_digest(content):
         raise ArtifactError(f"{folder / DESCRIPTION}: was changed after training; restore it or train the gate again")
     if content["schema"] != vector.SCHEMA:
         raise ArtifactError(
@@ -91,14 +91,14 @@ def load(folder: Path) -> GateBundle:
 
 def load_all(folder: Path) -> tuple[list[GateBundle], list[tuple[str, str]]]:
     """Every gate in the subfolders of `folder`, and (subfolder, reason) of those that are refused. Empty without it."""
-    found: list[GateBundle] = []
+    bundles: list[GateBundle] = []
     refused: list[tuple[str, str]] = []
     for path in sorted(folder.glob(f"*/{DESCRIPTION}")):
         try:
-            found.append(load(path.parent))
+            bundles.append(load(path.parent))
         except ArtifactError as error:
             refused.append((path.parent.name, str(error)))
-    return found, refused
+    return bundles, refused
 
 
 def _description(folder: Path) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _bundle(content: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> G
             int(width): ValueHead(FlatForest.restore(arrays, f"value{width}"), tuple(prices))
             for width, prices in content["values"].items()
         },
-        ladders={int(width): FixedSequenceTest.from_json(ladder) for width, ladder in content["ladders"].items()},
+        risk_tests={int(width): FixedSequenceTest.from_json(test) for width, test in content["ladders"].items()},
         evidence=content["evidence"],
     )
 
@@ -151,6 +151,6 @@ def _digest(array: NDArray[Any]) -> str:
     return hashlib.sha256(shape + np.ascontiguousarray(array).tobytes()).hexdigest()
 
 
-def _own_digest(content: Mapping[str, Any]) -> str:
-    kept = {name: value for name, value in content.items() if name != "digest"}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+def _content_digest(content: Mapping[str, Any]) -> str:
+    signed = {name: value for name, value in content.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(signed, sort_keys=True).encode()).hexdigest()

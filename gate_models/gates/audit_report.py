@@ -1,4 +1,4 @@
-"""What an offline audit found for one family's gate: the small form that lies beside a gate and that a server shows."""
+"""What an offline audit measured for one family's gate: the small form beside a gate that a server shows."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class AuditReport:
 
 def reports_in(folders: Iterable[Path]) -> tuple[dict[str, AuditReport], list[str]]:
     """The reports beside the gates of `folders`, by gate version, and why others cannot be used."""
-    found: dict[str, AuditReport] = {}
+    reports: dict[str, AuditReport] = {}
     refused = []
     for path in (path for folder in folders for path in sorted(folder.glob(f"*/{REPORT}"))):
         try:
@@ -96,8 +96,8 @@ def reports_in(folders: Iterable[Path]) -> tuple[dict[str, AuditReport], list[st
             refused.append(str(error))
             continue
         if report is not None and report.gate is not None:
-            found.setdefault(report.gate, report)
-    return found, refused
+            reports.setdefault(report.gate, report)
+    return reports, refused
 
 
 def _point(content: Mapping[str, Any]) -> AuditPoint:

@@ -1,4 +1,4 @@
-"""Everything learned for one family on one model: heads, constant cuts, risk ladders, and where they hold."""
+"""Everything learned for one family on one model: heads, constant cuts, tests of risk, and where they hold."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class HorizonHead:
     def upper_edge(self, horizons: NDArray[np.float64]) -> NDArray[np.float64]:
         """Upper edge of the tercile [n] that each horizon falls into."""
         edges = np.array(self.edges)
-        found: NDArray[np.float64] = edges[bins(horizons, edges)]
-        return found
+        upper: NDArray[np.float64] = edges[bins(horizons, edges)]
+        return upper
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class GateBundle:
     fates: FateHead | None
     horizons: HorizonHead | None
     values: Mapping[int, ValueHead]
-    ladders: Mapping[int, FixedSequenceTest]
+    risk_tests: Mapping[int, FixedSequenceTest]
     evidence: Mapping[str, Any] = field(default_factory=dict)
     """How it was trained: prompts and rows by split, accuracy, seed, data hash, code version."""
 

@@ -57,8 +57,8 @@ def differences(a: Regime, b: Regime) -> list[str]:
 
 def nearest(entries: Sequence[C], regime: Regime) -> tuple[C, list[str]] | None:
     """The entry of `regime`'s family that differs in fewest fields, with those; None where the family has none."""
-    own = [entry for entry in entries if regime.family is not None and entry.regime.family == regime.family]
-    if not own:
+    of_family = [entry for entry in entries if regime.family is not None and entry.regime.family == regime.family]
+    if not of_family:
         return None
-    best = min(own, key=lambda entry: len(differences(entry.regime, regime)))
+    best = min(of_family, key=lambda entry: len(differences(entry.regime, regime)))
     return best, differences(best.regime, regime)

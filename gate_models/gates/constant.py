@@ -71,10 +71,10 @@ class ConstantGates:
 
     def resolve(self, setting: GateSettings, regime: Regime) -> GateResolution:
         """The gate for `setting` in `regime`; a cut of another family or regime is never borrowed."""
-        found = nearest(self.cuts, regime) if setting.source == "constant" else None
-        if found is None:
+        closest = nearest(self.cuts, regime) if setting.source == "constant" else None
+        if closest is None:
             return self.below.resolve(setting, regime)
-        cut, differing = found
+        cut, differing = closest
         if differing:
             reason = f"the constant cut of '{regime.family}' was measured at other values of {', '.join(differing)}"
             return GateResolution(None, reason, asdict(cut.regime))

@@ -55,9 +55,9 @@ def read_thresholds(path: Path) -> list[DrainedThreshold]:
     return read_entries(path, "drained thresholds", "thresholds", FORMAT, _entry)
 
 
-def write_thresholds(found: list[DrainedThreshold], path: Path) -> None:
+def write_thresholds(thresholds: list[DrainedThreshold], path: Path) -> None:
     """Write thresholds as JSON, one a line."""
-    write_entries(path, "thresholds", FORMAT, found, indent=None)
+    write_entries(path, "thresholds", FORMAT, thresholds, indent=None)
 
 
 def _entry(content: Mapping[str, Any]) -> DrainedThreshold:
@@ -76,26 +76,26 @@ class DrainedGates:
         """The gate for `setting` in `regime`; a threshold of another family or regime is never borrowed."""
         if setting.source != "drained" or setting.threshold is not None:
             return self.builtin.resolve(setting, regime)
-        found = nearest(self.thresholds, regime)
-        if found is None or found[1] or setting.recheck is not None:
-            return self._elsewhere(setting, regime, found)
-        measured = found[0]
+        closest = nearest(self.thresholds, regime)
+        if closest is None or closest[1] or setting.recheck is not None:
+            return self._elsewhere(setting, regime, closest)
+        measured = closest[0]
         chosen = measured.threshold if setting.margin is None else measured.at_margin(setting.margin)
         if chosen is not None:
             return GateResolution(DrainedGate(chosen, version=MEASURED))
         return GateResolution(None, _refusal(measured, setting))
 
     def _elsewhere(
-        self, setting: GateSettings, regime: Regime, found: tuple[DrainedThreshold, list[str]] | None
+        self, setting: GateSettings, regime: Regime, closest: tuple[DrainedThreshold, list[str]] | None
     ) -> GateResolution:
         """Outside every calibration: the default threshold, which promises no margin."""
         if setting.margin is None:
             return self.builtin.resolve(setting, regime)
-        if found is None:
+        if closest is None:
             whose = "this request, which has no family" if regime.family is None else f"family '{regime.family}'"
             return GateResolution(None, f"no drained threshold is calibrated for {whose}; send gate.threshold instead")
-        reason = f"the drained threshold of '{regime.family}' was calibrated at other values of {', '.join(found[1])}"
-        return GateResolution(None, reason, asdict(found[0].regime))
+        reason = f"the drained threshold of '{regime.family}' was calibrated at other values of {', '.join(closest[1])}"
+        return GateResolution(None, reason, asdict(closest[0].regime))
 
 
 def _refusal(measured: DrainedThreshold, setting: GateSettings) -> str:

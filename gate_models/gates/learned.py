@@ -130,8 +130,8 @@ class PolicyGate(_Learned):
         return self.learned
 
     def checkpoints(self, steps: int) -> frozenset[int] | None:
-        own = () if self.constant is None else (self.constant,)
-        return frozenset(step_at(f, steps) for f in (*(self.fractions if self.learned else ()), *own))
+        cut = () if self.constant is None else (self.constant,)
+        return frozenset(step_at(f, steps) for f in (*(self.fractions if self.learned else ()), *cut))
 
     def planned_step(self, steps: int) -> int | None:
         if self.learned:
@@ -141,9 +141,9 @@ class PolicyGate(_Learned):
     def decide(self, views: Sequence[GateView]) -> list[Decision]:
         if self.fates is None or self.horizons is None:
             return [self._decision(view, self.constant, None, None) for view in views]
-        found = vector.matrix(views, self.reader)
-        fates, confidence = self.fates.predict(found)
-        edges = self.horizons.upper_edge(self.horizons.predict(found))
+        features = vector.matrix(views, self.reader)
+        fates, confidence = self.fates.predict(features)
+        edges = self.horizons.upper_edge(self.horizons.predict(features))
         return [
             self._decision(
                 view,
@@ -209,13 +209,13 @@ class RiskGate(ValueGate):
 
     @staticmethod
     def held_by(bundle: GateBundle, width: int) -> bool:
-        return width in bundle.ladders
+        return width in bundle.risk_tests
 
     @staticmethod
     def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: Reader) -> GateResolution:
         margin = GATE_DEFAULTS["margin"] if setting.margin is None else setting.margin
         confidence = GATE_DEFAULTS["confidence"] if setting.confidence is None else setting.confidence
-        choice = bundle.ladders[width].choose(margin, confidence)
+        choice = bundle.risk_tests[width].choose(margin, confidence)
         if choice.setting is None:
             return GateResolution(None, f"risk gate of '{bundle.family}': {choice.refusal}")
         earliest, price = choice.setting

@@ -1,4 +1,4 @@
-"""Which gate a request gets: the learned ones of its family inside their audited regime, else the gates below them."""
+"""Which gate a request gets: its family's learned one inside the audited regime, else one of the gates below it."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ class LearnedGates:
         source = SOURCES[setting.source]
         if source.gate is None:
             return self.below.resolve(setting, regime)
-        own = [bundle for bundle in self.bundles if bundle.family == regime.family]
-        here = [bundle for bundle in own if bundle.regime.model_hash == regime.model_hash]
+        of_family = [bundle for bundle in self.bundles if bundle.family == regime.family]
+        here = [bundle for bundle in of_family if bundle.regime.model_hash == regime.model_hash]
         if source.calibrated is not None:
             measured = self.below.resolve(setting, regime)
             if measured.gate is not None or not here:
                 return measured
-        if not own:
+        if not of_family:
             return self._without(setting, regime)
-        bundle = min(here or own, key=lambda candidate: len(candidate.regime.differences(regime)))
+        bundle = min(here or of_family, key=lambda candidate: len(candidate.regime.differences(regime)))
         differing = bundle.regime.differences(regime)
         if differing:
             reason = f"outside the audited regime of the '{regime.family}' gate: {'; '.join(differing)}"

@@ -1,4 +1,4 @@
-"""Watch over one gate version in service: does it cost success, by paired continuations of the very same states?
+"""Does a gate cost success in service? A monitor answers it from paired continuations of the very same states.
 
 A pair is one handed-off request, chosen before its outcome, continued from its handoff as served and under full CFG.
 The gap is the mean of handoff - full: success lost, given a handoff. Intention-to-treat it is that times the share of
@@ -82,7 +82,7 @@ class GateMonitor:
 
     *Order.* Any order keeps what is promised below, of the means that pairs have given the ones before them *in that
     order*. So that these are the gate's own, the order must not depend on outcomes: were pairs taken as they end, and
-    failures took longer, a good gate's failures would come in heaps, each of which looks like a change. Admission
+    failures took longer, a good gate's failures would come in heaps, and each heap would look like a change. Admission
     order does not. Of several servers each keeps to its own; theirs interleave as the first texts are done, when repair
     has not begun.
 
@@ -121,11 +121,11 @@ class GateMonitor:
 
     @staticmethod
     def replay(pairs: Iterable[AuditPair], *, margin: float = 0.03, confidence: float = 0.95) -> GateMonitor:
-        """The watch after `pairs`, in their order."""
-        vigil = GateMonitor(margin=margin, confidence=confidence)
+        """The monitor after `pairs`, in their order."""
+        monitor = GateMonitor(margin=margin, confidence=confidence)
         for pair in pairs:
-            vigil._take(pair)
-        return vigil
+            monitor._take(pair)
+        return monitor
 
     def add(self, pair: AuditPair) -> MonitorVerdict:
         """One more pair, and what all of them say now."""

@@ -73,6 +73,6 @@ def cut_of(figures: Mapping[str, Any], width: int, gates: list[float]) -> float 
 
 
 def _evidence(figures: Mapping[str, Any], width: int) -> dict[str, Any]:
-    own = {name: value for name, value in figures.items() if name != "sweep"}
+    printed = {name: value for name, value in figures.items() if name != "sweep"}
     sweep = {} if width == 1 else {"success": figures["sweep"][str(width)]}
-    return {"source": SOURCE, "version": VERSION, "tables": _TABLES, **own, **sweep}
+    return {"source": SOURCE, "version": VERSION, "tables": _TABLES, **printed, **sweep}

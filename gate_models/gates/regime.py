@@ -38,15 +38,15 @@ class AuditedRegime:
 
     def differences(self, asked: Regime) -> list[str]:
         """What of `asked` was not audited, in words ("steps 32 (audited: 16)"); empty where it is inside."""
-        found = []
+        different = []
         for name in RANGED:
             low, high = getattr(self, name)
             value = getattr(asked, name)
             if not low <= value <= high:
-                found.append(f"{name} {value:g} (audited: {low:g}{'' if low == high else f' to {high:g}'})")
+                different.append(f"{name} {value:g} (audited: {low:g}{'' if low == high else f' to {high:g}'})")
         if asked.tail_width not in self.tail_widths:
-            found.append(f"tail_width {asked.tail_width} (audited: {', '.join(map(str, self.tail_widths))})")
-        found += [
+            different.append(f"tail_width {asked.tail_width} (audited: {', '.join(map(str, self.tail_widths))})")
+        different += [
             f"{name} {getattr(asked, name)} (audited: {getattr(self, name)})"
             for name in ("model_hash", "family")
             if getattr(asked, name) != getattr(self, name)
@@ -55,8 +55,8 @@ class AuditedRegime:
         for name in defaults.keys() - _NAMED:
             audited = self.fixed.get(name, defaults[name])  # a field that is newer than the gate had its default then
             if getattr(asked, name) != audited:
-                found.append(f"{name} {_word(getattr(asked, name))} (audited: {_word(audited)})")
-        return sorted(found)
+                different.append(f"{name} {_word(getattr(asked, name))} (audited: {_word(audited)})")
+        return sorted(different)
 
     def nearest(self, asked: Regime) -> dict[str, Any]:
         """The audited setting nearest to `asked`, as fields of `Regime`."""
@@ -77,8 +77,8 @@ class AuditedRegime:
 
     def _fields(self, ranged: Mapping[str, Any], tail_width: int) -> dict[str, Any]:
         """All fields of `Regime` in their order; one that is newer than the gate has its default."""
-        own = {"model_hash": self.model_hash, "family": self.family, "tail_width": tail_width}
-        known = {**ranged, **own, **self.fixed}
+        named = {"model_hash": self.model_hash, "family": self.family, "tail_width": tail_width}
+        known = {**ranged, **named, **self.fixed}
         return {item.name: known.get(item.name, item.default) for item in fields(Regime)}
 
     def to_json(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ BUDGET_IN_FULL_CFG: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class AttemptOrder:
-    """The order of one family on one model; names as in `offline.policy_names`."""
+    """The order of one family on one model; names as in `policies.names`."""
 
     family: str
     model_hash: str
@@ -51,14 +51,14 @@ class Cascades:
 
     def plan(self, family: str | None, model_hash: str) -> tuple[str, ...]:
         """Names of the attempts; those of another family or model are never borrowed."""
-        own = (plan.attempts for plan in self.plans if (plan.family, plan.model_hash) == (family, model_hash))
-        return next(own, UNMEASURED)
+        of_family = (plan.attempts for plan in self.plans if (plan.family, plan.model_hash) == (family, model_hash))
+        return next(of_family, UNMEASURED)
 
     def attempts(
         self, family: str | None, model_hash: str, gen_length: int, guidance_scale: float | None = None
     ) -> tuple[Attempt, ...]:
         """The attempts, cut to the canvas; `guidance_scale` replaces that of every guided one (None: their own)."""
-        found = []
+        attempts = []
         for name in self.plan(family, model_hash):
             named = parse_policy(name)
             policy = named.policy
@@ -66,8 +66,8 @@ class Cascades:
             policy = replace(policy, **widths)
             if guidance_scale is not None and policy.guidance_scale > 0.0:
                 policy = replace(policy, guidance_scale=guidance_scale)
-            found.append(Attempt(policy, named.gate))
-        return tuple(found)
+            attempts.append(Attempt(policy, named.gate))
+        return tuple(attempts)
 
 
 def within_budget(job: Job) -> DecodingPolicy:
@@ -80,15 +80,15 @@ def resolve_attempt_gates(job: Job, gates: GateResolver, model_hash: str) -> Job
     """`job` with the gates that its attempts leave open. An attempt that none serves in this setting is left out: the
     order was measured with it. Where no attempt is left, the general order is tried.
     """
-    found = []
+    attempts = []
     for index, attempt in enumerate(job.attempts):
         if not needs_family(attempt.policy.gate):
-            found.append(attempt)
+            attempts.append(attempt)
         elif gate := gates.resolve(attempt.policy.gate, regime_of(job.attempt(index), model_hash)).gate:
-            found.append(replace(attempt, gate=gate))
-    if not found and job.attempts:
-        found = list(Cascades().attempts(None, model_hash, job.gen_length, job.policy.guidance_scale))
-    return replace(job, attempts=tuple(found), record=record_for((attempt.gate for attempt in found), job.record))
+            attempts.append(replace(attempt, gate=gate))
+    if not attempts and job.attempts:
+        attempts = list(Cascades().attempts(None, model_hash, job.gen_length, job.policy.guidance_scale))
+    return replace(job, attempts=tuple(attempts), record=record_for((attempt.gate for attempt in attempts), job.record))
 
 
 def affordable(job: Job) -> Job:

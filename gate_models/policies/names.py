@@ -25,19 +25,19 @@ HELP: Final = (
     "comma-separated: base, full_cfg, handoff:FRACTION, parallel_tail:FRACTION (8 wide), drained:THRESHOLD, constant "
     f"(the family's cut), calibrated (drained at the family's measured threshold), {_TRAINED} (the family's learned "
     "gates; full CFG where it has none in the setting) or recorded (the prompt's horizon of a census; no gate that "
-    "could be served), each with optional :kN (tail width; guided width for "
-    "full_cfg), :aX (adaptive tail threshold), :rprefixN or :rdualN "
-    "(the tail reuses keys and values, refreshed every N steps), :wX (guidance scale), :ORDER (random, "
-    "guidance_boost, ...), :gN (guided width), :bX (boost threshold; up to 8 positions unless :gN), :mN (drained gates "
-    "look again every N base steps), :repairKxR[-SELECTOR][@ANCHOR] (reopen K positions of a failed text, R rounds), "
-    ":bestN (N attempts until one holds), :rowsN (budget of repair); or auto, auto:ROWS: the cascade and its budget"
+    "could be served), each with optional :kN (tail width; guided width for full_cfg), :aX (adaptive tail threshold), "
+    ":rprefixN or :rdualN (the tail reuses keys and values, refreshed every N steps), :wX (guidance scale), :ORDER "
+    "(random, conditional, guidance_boost, ...), :pX (plausibility), :gN (guided width), :bX (boost threshold; up to 8 "
+    "positions unless :gN), :mN (drained gates look again every N base steps), :repairKxR[-SELECTOR][@ANCHOR] (reopen "
+    "K positions of a failed text, R rounds), :bestN (N attempts until one holds), :rowsN (budget of repair); or auto, "
+    "auto:ROWS: the cascade and its budget"
 )
 
 
 BOOSTED_WIDTH: Final = 8
 _NUMBER: Final = re.compile(r"\d*\.?\d+")
 _WHOLE: Final = {"g": "guided_width", "m": "recheck"}
-_REAL: Final = {"a": "tail_threshold", "w": "guidance_scale", "b": "boost_threshold"}
+_REAL: Final = {"a": "tail_threshold", "w": "guidance_scale", "b": "boost_threshold", "p": "plausibility"}
 _NUMBERED: Final = {"handoff": "handoff", "parallel_tail": "parallel_tail", "drained": "handoff"}
 """Names that take a number, and the presets that they stand for."""
 
@@ -114,19 +114,19 @@ def at_weight(name: str, weight: float) -> NamedPolicy:
     Names of base decoders are made from what they do, so that equal ones have one name.
     """
     named = parse_policy(name)
-    own = named.policy
-    if weight != 0.0 and own.preset != "base":
-        kept = [part for part in name.split(":") if not re.fullmatch(r"w\d+(\.\d+)?", part)]
-        return parse_policy(":".join([*kept, f"w{weight:g}"]))
+    policy = named.policy
+    if weight != 0.0 and policy.preset != "base":
+        parts_but_weight = [part for part in name.split(":") if not re.fullmatch(r"w\d+(\.\d+)?", part)]
+        return parse_policy(":".join([*parts_but_weight, f"w{weight:g}"]))
     parts = ["base"]
-    if own.tail_width != 1:
-        parts.append(f"k{own.tail_width}")
-    if own.tail_threshold is not None:
-        parts.append("a" + f"{own.tail_threshold:.12f}".rstrip("0").rstrip("."))
-    if own.tail_reuse is not None:
-        parts.append(f"r{own.tail_reuse}{own.tail_refresh}")
-    if base_order(own.order) != CONFIDENCE:
-        parts.append(own.order)
+    if policy.tail_width != 1:
+        parts.append(f"k{policy.tail_width}")
+    if policy.tail_threshold is not None:
+        parts.append("a" + f"{policy.tail_threshold:.12f}".rstrip("0").rstrip("."))
+    if policy.tail_reuse is not None:
+        parts.append(f"r{policy.tail_reuse}{policy.tail_refresh}")
+    if base_order(policy.order) != CONFIDENCE:
+        parts.append(policy.order)
     if named.attempts > 1:
         parts.append(f"best{named.attempts}")
     return parse_policy(":".join(parts))
@@ -161,7 +161,7 @@ def _option(option: str, preset: str) -> dict[str, Any]:
         return {"order": option}
     if reuse := re.fullmatch(r"r([a-z]+)(\d+)", option):
         return {"tail_reuse": reuse[1], "tail_refresh": int(reuse[2])}
-    match = re.fullmatch(r"([kawgbm])(\d+(?:\.\d+)?)", option)
+    match = re.fullmatch(r"([kawgbmp])(\d+(?:\.\d+)?)", option)
     if match is None:
         raise ValueError(f"option {option!r} is unknown")
     kind, number = match[1], float(match[2])
@@ -174,7 +174,7 @@ def _option(option: str, preset: str) -> dict[str, Any]:
 
 def _gate(setting: GateSettings) -> Gate:
     if needs_family(setting):
-        return NeverGate()  # whoever knows family and model puts the family's gate in its place
+        return NeverGate()  # until the family and the model are known, and with them its gate
     regime = Regime("", None, 2.0, 1, 1, 1, 1.0, None, "probability", "confidence", "as_is")
     gate = BuiltinGates().resolve(setting, regime).gate
     if gate is None:

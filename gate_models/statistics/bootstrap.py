@@ -18,10 +18,10 @@ REPLICATES: Final = 2000
 
 def by_prompt(samples: Sequence[Mapping[str, Any]], value: str = "satisfied") -> dict[str, float]:
     """Mean of a value over the evaluated samples of each prompt."""
-    found: dict[str, list[float]] = {}
+    samples_of: dict[str, list[float]] = {}
     for sample in samples:
-        found.setdefault(sample["prompt_id"], []).append(sample[value])
-    return {prompt: float(np.mean(values)) for prompt, values in found.items()}
+        samples_of.setdefault(sample["prompt_id"], []).append(sample[value])
+    return {prompt: float(np.mean(values)) for prompt, values in samples_of.items()}
 
 
 def bootstrap(
@@ -41,7 +41,7 @@ def bootstrap(
     return Estimate(float(values.mean()), float(low), float(high), "prompt_bootstrap")
 
 
-def paired_bootstrap(own: Mapping[Any, float], reference: Mapping[Any, float]) -> Estimate:
-    """Mean of `own` less `reference` over the prompts that both have. Raises `ValueError` where they share none."""
-    shared = sorted(own.keys() & reference.keys())
-    return bootstrap(np.array([own[prompt] - reference[prompt] for prompt in shared]))
+def paired_bootstrap(values: Mapping[Any, float], reference: Mapping[Any, float]) -> Estimate:
+    """Mean of `values` less `reference` over the prompts that both have. Raises `ValueError` where they share none."""
+    shared = sorted(values.keys() & reference.keys())
+    return bootstrap(np.array([values[prompt] - reference[prompt] for prompt in shared]))

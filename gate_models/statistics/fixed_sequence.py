@@ -1,8 +1,10 @@
-"""Fixed-sequence learn-then-test: settings from `never` towards earlier, each certified only after the one before it.
+"""Which settings of a gate are certified to lose little: each is tested only after the one before it has passed.
+
+Fixed-sequence learn-then-test, from `never` towards earlier handoffs.
 
 The loss of a setting is intention-to-treat at the served tail width: what full CFG would have met less what the gate's
 handoff meets, averaged over all prompts, those that never hand off included (they lose 0). It is not monotone in
-lateness, which is why every rung is tested; testing in a fixed order spends no confidence on the number of rungs.
+lateness, which is why every setting is tested. Testing in a fixed order spends no confidence on the number of settings.
 """
 
 from __future__ import annotations
@@ -38,10 +40,10 @@ class TestedSetting:
 
 @dataclass(frozen=True, slots=True)
 class FixedSequenceTest:
-    """The rungs of one gate at one tail width, the latest handoff first; `never` stands before them."""
+    """The tested settings of one gate at one tail width, the latest handoff first; `never` stands before them."""
 
     prompts: int
-    rungs: tuple[TestedSetting, ...]
+    settings: tuple[TestedSetting, ...]
 
     @staticmethod
     def calibrate(tested: Sequence[tuple[Setting, NDArray[np.float64]]]) -> FixedSequenceTest:
@@ -53,7 +55,7 @@ class FixedSequenceTest:
         sizes = {values.size for _, values in tested}
         if len(sizes) != 1:
             raise ValueError("every setting needs the losses of the same prompts")
-        rungs = [
+        settings = [
             TestedSetting(
                 *setting,
                 float(values.mean()) if values.size else 0.0,
@@ -61,7 +63,7 @@ class FixedSequenceTest:
             )
             for setting, values in tested
         ]
-        return FixedSequenceTest(sizes.pop(), tuple(rungs))
+        return FixedSequenceTest(sizes.pop(), tuple(settings))
 
     def choose(self, margin: float, confidence: float) -> ChosenSetting:
         """The earliest setting that is certified at `margin`, with confidence `confidence`."""
@@ -70,10 +72,10 @@ class FixedSequenceTest:
             return ChosenSetting(None, f"the smallest margin that is calibrated is {MARGINS[0]:g}")
         column, needed = usable[-1], -math.log1p(-confidence)
         certified: Setting | None = None
-        for rung in self.rungs:
-            if wealth_after(self.prompts, rung.rates[column]) < needed:
+        for tested in self.settings:
+            if wealth_after(self.prompts, tested.rates[column]) < needed:
                 break
-            certified = (rung.earliest, rung.price)
+            certified = (tested.earliest, tested.price)
         if certified is not None:
             return ChosenSetting(certified, None)
         return ChosenSetting(None, self._refusal(column, confidence))
@@ -83,25 +85,25 @@ class FixedSequenceTest:
             f"no handoff keeps the loss below {MARGINS[column]:g} with {100 * confidence:g}% confidence "
             f"on {self.prompts} calibration prompts"
         )
-        more = prompts_needed(self.rungs[0].rates[column], confidence) if self.rungs else None
+        more = prompts_needed(self.settings[0].rates[column], confidence) if self.settings else None
         if more is None:
             return f"{text}; the loss that was observed is too large for more prompts to help"
         return f"{text}; about {max(1, more - self.prompts)} more would do if they lose as these"
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types."""
-        rungs = [[r.earliest, r.price, r.mean_loss, [list(rates) for rates in r.rates]] for r in self.rungs]
-        return {"prompts": self.prompts, "margins": list(MARGINS), "stakes": list(SHARES), "rungs": rungs}
+        settings = [[s.earliest, s.price, s.mean_loss, [list(rates) for rates in s.rates]] for s in self.settings]
+        return {"prompts": self.prompts, "margins": list(MARGINS), "stakes": list(SHARES), "rungs": settings}
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> FixedSequenceTest:
-        """Raises `ValueError` where the tables of margins or of stakes are others, or a rung does not fit them."""
+        """Raises `ValueError` where the tables of margins or of stakes are others, or a setting does not fit them."""
         if tuple(content["margins"]) != MARGINS or tuple(content["stakes"]) != SHARES:
             raise ValueError("the ladder was calibrated at other margins or with other stakes")
-        return FixedSequenceTest(content["prompts"], tuple(_rung(*fields) for fields in content["rungs"]))
+        return FixedSequenceTest(content["prompts"], tuple(_tested(*fields) for fields in content["rungs"]))
 
 
-def _rung(earliest: float, price: float, mean_loss: float, rates: Sequence[Sequence[float]]) -> TestedSetting:
+def _tested(earliest: float, price: float, mean_loss: float, rates: Sequence[Sequence[float]]) -> TestedSetting:
     if [len(row) for row in rates] != [len(SHARES)] * len(MARGINS):
         raise ValueError("a rung needs the rate of every stake at every margin")
     return TestedSetting(earliest, price, mean_loss, tuple(tuple(row) for row in rates))

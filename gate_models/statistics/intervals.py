@@ -1,4 +1,4 @@
-"""Intervals of proportions and of their difference: Wilson, Newcombe for independent and for paired arms."""
+"""Confidence intervals of success rates, of means, and of the difference of two of them (Wilson, Newcombe, Student)."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def newcombe(guided: tuple[int, int], base: tuple[int, int], confidence: float =
     Newcombe (1998), method 10 of "Interval estimation for the difference between independent proportions": the square
     and add of two Wilson intervals.
     """
-    found = square_and_add(proportion(*guided, confidence), proportion(*base, confidence))
-    return Estimate(found.value, max(-1.0, found.low), min(1.0, found.high), "newcombe")
+    difference = square_and_add(proportion(*guided, confidence), proportion(*base, confidence))
+    return Estimate(difference.value, max(-1.0, difference.low), min(1.0, difference.high), "newcombe")
 
 
 def paired_newcombe(guided: NDArray[np.bool_], base: NDArray[np.bool_], confidence: float = 0.95) -> Estimate:

@@ -1,4 +1,4 @@
-"""The model and its engine, as the service holds them."""
+"""Loads what the server decodes with: the model, its running engine and the gates for it."""
 
 from __future__ import annotations
 

@@ -51,23 +51,23 @@ class AuditedGate:
 
 
 def audited(gate: Gate, setting: GateSettings, regime: Regime) -> AuditedGate | None:
-    """The identity of `gate`, found for `setting` in `regime`; None where its handoffs need no audit, or never come."""
+    """The identity of `gate`, resolved for `setting` in `regime`. None where no handoff of it needs an audit."""
     if not SOURCES[setting.source].watched or regime.family is None or gate.version == BUILTIN:
         return None
     if gate.planned_step(regime.steps) == regime.steps or setting.recheck is not None:
         return None  # with a recheck guidance comes back: there is no one handoff
-    found: dict[str, float | str] = {}
+    settings: dict[str, float | str] = {}
     match gate:
         case FractionGate():
-            found = {"fraction": gate.fraction, **_measured_in(regime)}
+            settings = {"fraction": gate.fraction, **_measured_in(regime)}
         case DrainedGate():
-            found = {"threshold": gate.threshold, **_measured_in(regime)}
+            settings = {"threshold": gate.threshold, **_measured_in(regime)}
         case _:
             for name in GATE_FIELDS[setting.source]:
                 given = getattr(setting, name)
-                found[name] = GATE_DEFAULTS[name] if given is None else given
+                settings[name] = GATE_DEFAULTS[name] if given is None else given
     named = (regime.model_hash, regime.family, gate.source, gate.version, regime.tail_width)
-    return AuditedGate(*named, tuple(sorted(found.items())))
+    return AuditedGate(*named, tuple(sorted(settings.items())))
 
 
 def _measured_in(regime: Regime) -> dict[str, float | str]:
@@ -86,18 +86,19 @@ def held_gates(backend: Backend) -> tuple[AuditedGate, ...]:
 
 
 def _held(backend: Backend) -> Iterator[AuditedGate]:
-    own = backend.model.spec.hash
-    asked: list[tuple[GateSource, Regime]] = []
-    asked += [("constant", cut.regime) for cut in backend.cuts if cut.regime.model_hash == own]
-    asked += [("drained", found.regime) for found in backend.thresholds if found.regime.model_hash == own]
+    model_hash = backend.model.spec.hash
+    offered: list[tuple[GateSource, Regime]] = []
+    offered += [("constant", cut.regime) for cut in backend.cuts]
+    offered += [("drained", threshold.regime) for threshold in backend.thresholds]
+    offered = [(source, regime) for source, regime in offered if regime.model_hash == model_hash]
     for bundle in backend.gates.bundles:
-        if bundle.regime.model_hash == own:
+        if bundle.regime.model_hash == model_hash:
             for width in bundle.regime.tail_widths:
-                asked += [(source, bundle.regime.lowest(width)) for source in held_sources(bundle, width)]
-    for source, regime in asked:
-        found = held_gate(backend.gates, source, regime)
-        if found is not None:
-            yield found
+                offered += [(source, bundle.regime.lowest(width)) for source in held_sources(bundle, width)]
+    for source, regime in offered:
+        gate = held_gate(backend.gates, source, regime)
+        if gate is not None:
+            yield gate
 
 
 def held_gate(gates: GateResolver, source: GateSource, regime: Regime) -> AuditedGate | None:

@@ -1,25 +1,30 @@
-"""astargate bench"""
+"""`astargate bench` and `bench-precision`: speed of the engine, and of the forms of the shipped model."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from service.commands.options import writable
+from gate_models.offline.bench.settings import BenchSettings
+from service.commands.options import MEASUREMENT, OPTIONS, PROMPTS, Opt, from_settings, writable
 
 
+@from_settings(
+    BenchSettings,
+    "bench",
+    options={
+        "concurrency": Opt(panel=MEASUREMENT),
+        "requests": Opt("prompts", ("requests",), minimum=1, maximum=240, panel=PROMPTS),
+        "gen_length": replace(OPTIONS["gen_length"], shown=""),
+        "repeats": Opt(minimum=1, panel=MEASUREMENT),
+        "threads": replace(OPTIONS["threads"], help="Torch threads of the engine and of the loop alike."),
+    },
+)
 def run(
-    concurrency: Annotated[str, typer.Option(help="Requests in flight.")] = "1,8,32",
-    requests: Annotated[int, typer.Option(min=1, max=240, help="Prompts a configuration.")] = 32,
-    gen_length: Annotated[int, typer.Option(min=1, help="Canvas and steps.")] = 16,
-    repeats: Annotated[int, typer.Option(min=1, help="Rounds; the median counts.")] = 3,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of the engine and of the loop alike.")] = 1,
-    seed: Annotated[int, typer.Option()] = 0,
-    model: Annotated[str, typer.Option(help="`mini` or a checkpoint folder.")] = "mini",
-    device: Annotated[str, typer.Option()] = "cpu",
-    dtype: Annotated[str, typer.Option()] = "float32",
+    settings: BenchSettings,
     with_horizon: Annotated[
         bool, typer.Option("--with-horizon", help="Latency of /generate with and without a horizon job instead.")
     ] = False,
@@ -29,27 +34,19 @@ def run(
     from gate_models.offline.bench import run as bench  # noqa: PLC0415
     from service.commands import latency  # noqa: PLC0415
 
-    try:
-        writable(out, "--out")
-        settings = bench.BenchSettings(
-            model=model,
-            device=device,
-            dtype=dtype,
-            threads=threads,
-            concurrency=_numbers(concurrency),
-            requests=requests,
-            gen_length=gen_length,
-            repeats=repeats,
-            seed=seed,
-        )
-        (latency if with_horizon else bench).run(settings, out)
-    except ValueError as error:  # CheckpointError among them
-        typer.echo(f"bench: {error}", err=True)
-        raise typer.Exit(2) from None
+    writable(out, "--out")
+    (latency if with_horizon else bench).run(settings, out)
 
 
-def _numbers(listed: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(number) for number in listed.split(","))
-    except ValueError:
-        raise ValueError(f"concurrency {listed!r}: give whole numbers, such as --concurrency 1,8") from None
+def precision(
+    family: Annotated[str, typer.Option(help="Family whose prompts are decoded.")] = "commongen-k4",
+    policy: Annotated[str, typer.Option(help="Policy that decodes them.")] = "full_cfg:w2",
+    prompts: Annotated[int, typer.Option(min=1, help="Prompts of a round.")] = 100,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds in which the forms take turns.")] = 2,
+) -> None:
+    """Success per second of the shipped model in float32, in 8-bit integers and with fewer layers."""
+    from decoding.models.compute import compute_mode  # noqa: PLC0415
+    from gate_models.offline.bench.precision import measure  # noqa: PLC0415
+
+    with compute_mode(1):
+        typer.echo(measure(family, policy, prompts, rounds))

@@ -1,50 +1,94 @@
-"""astargate generate"""
+"""`astargate generate`: one prompt, decoded by a server or by a model that is loaded here."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
+from service.commands.options import DECODING, MACHINE, Opt, earlier_names, from_settings
 
+
+@dataclass(frozen=True, slots=True)
+class GenerateOptions:
+    """What a text is asked for on the command line."""
+
+    keywords: str | None = None
+    """Comma-separated words that the text must use."""
+    constraint: str | None = None
+    """Any constraint, as a JSON object."""
+    policy: str = "full_cfg"
+    """base, full_cfg, handoff or parallel_tail."""
+    fraction: float | None = None
+    """Hand off after this fraction of the steps."""
+    guidance_scale: float | None = None
+    """w in c + w(c - u)."""
+    tail_width: int | None = None
+    """Tokens a step after the handoff."""
+    gen_length: int | None = None
+    """Canvas length in tokens."""
+    steps: int | None = None
+    """Denoising steps."""
+    temperature: float = 1.0
+    """Sampling temperature."""
+    seed: int | None = None
+    """Random where left out."""
+    n: int = 1
+    """Texts of the prompt."""
+
+    def __post_init__(self) -> None:
+        if self.keywords is not None and self.constraint is not None:
+            raise typer.BadParameter("give --keywords or --constraint, not both")
+
+    def body(self, prompt: str) -> dict[str, Any]:
+        """The request as JSON; what is not given is left to the server."""
+        body: dict[str, Any] = {"prompt": prompt, "temperature": self.temperature, "n": self.n}
+        given = {"gen_length": self.gen_length, "steps": self.steps, "seed": self.seed}
+        body |= {name: value for name, value in given.items() if value is not None}
+        if self.keywords is not None:
+            body["constraint"] = {"type": "keywords", "keywords": [word.strip() for word in self.keywords.split(",")]}
+        if self.constraint is not None:
+            try:
+                body["constraint"] = json.loads(self.constraint)
+            except json.JSONDecodeError as error:
+                raise typer.BadParameter(f"--constraint is not JSON: {error}") from None
+        body["policy"] = {"preset": self.policy}
+        if self.fraction is not None:
+            body["policy"]["gate"] = {"source": "fraction", "fraction": self.fraction}
+        settings = {"guidance_scale": self.guidance_scale, "tail_width": self.tail_width}
+        body["policy"] |= {name: value for name, value in settings.items() if value is not None}
+        return body
+
+
+@earlier_names(gen_length="canvas", n="samples")
+@from_settings(
+    GenerateOptions,
+    "generate",
+    panel=DECODING,
+    options={
+        "gen_length": Opt("canvas"),
+        "steps": Opt(),
+        "temperature": Opt(),
+        "seed": Opt(),
+        "n": Opt("samples"),
+    },
+)
 def run(
+    settings: GenerateOptions,
     prompt: Annotated[str, typer.Argument(help="What to write; may be empty with a constraint.")] = "",
-    keywords: Annotated[str | None, typer.Option(help="Comma-separated words that the text must use.")] = None,
-    constraint: Annotated[str | None, typer.Option(help="Any constraint, as a JSON object.")] = None,
-    policy: Annotated[str, typer.Option(help="base, full_cfg, handoff or parallel_tail.")] = "full_cfg",
-    fraction: Annotated[float | None, typer.Option(help="Hand off after this fraction of the steps.")] = None,
-    guidance_scale: Annotated[float | None, typer.Option(help="w in c + w(c - u).")] = None,
-    tail_width: Annotated[int | None, typer.Option(help="Tokens a step after the handoff.")] = None,
-    gen_length: Annotated[int | None, typer.Option(help="Canvas length in tokens.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Denoising steps.")] = None,
-    temperature: Annotated[float, typer.Option()] = 1.0,
-    seed: Annotated[int | None, typer.Option(help="Random where left out.")] = None,
-    n: Annotated[int, typer.Option(help="Samples.")] = 1,
     url: Annotated[str | None, typer.Option(help="A running server; the model is loaded here otherwise.")] = None,
-    model: Annotated[str, typer.Option(help="Model to load: 'mini' or a checkpoint folder.")] = "mini",
-    device: Annotated[str, typer.Option()] = "cpu",
+    model: Annotated[
+        str, typer.Option(help="Model to load: `mini` or a checkpoint folder.", rich_help_panel=MACHINE)
+    ] = "mini",
+    device: Annotated[str, typer.Option(help="Torch device, such as cpu or cuda:0.", rich_help_panel=MACHINE)] = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="Print the whole response.")] = False,
 ) -> None:
     """Decode one prompt; print the text and what it cost."""
     from service.commands.remote import FailedError, ask  # noqa: PLC0415
 
-    body: dict[str, Any] = {"prompt": prompt, "temperature": temperature, "n": n}
-    body |= {k: v for k, v in {"gen_length": gen_length, "steps": steps, "seed": seed}.items() if v is not None}
-    if keywords is not None and constraint is not None:
-        raise typer.BadParameter("give --keywords or --constraint, not both")
-    if keywords is not None:
-        body["constraint"] = {"type": "keywords", "keywords": [word.strip() for word in keywords.split(",")]}
-    if constraint is not None:
-        try:
-            body["constraint"] = json.loads(constraint)
-        except json.JSONDecodeError as error:
-            raise typer.BadParameter(f"--constraint is not JSON: {error}") from None
-    body["policy"] = {"preset": policy}
-    if fraction is not None:
-        body["policy"]["gate"] = {"source": "fraction", "fraction": fraction}
-    settings = {"guidance_scale": guidance_scale, "tail_width": tail_width}
-    body["policy"] |= {name: value for name, value in settings.items() if value is not None}
+    body = settings.body(prompt)
     try:
         answer = ask(url, body) if url else _decode(body, model, device)
     except FailedError as error:

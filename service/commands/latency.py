@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import httpx
 
-from gate_models.offline.bench.run import BenchSettings
+from gate_models.offline.bench.settings import BenchSettings
 from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task
 
 START_SECONDS: Final = 300.0

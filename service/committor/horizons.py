@@ -1,4 +1,7 @@
-"""Measured horizons: kept for each API key, and served as `gate.source = "recorded"` and `repair.anchor = "peak"`."""
+"""Measured horizons (when guidance may end for a prompt), kept for each API key and used by its later requests.
+
+They serve `gate.source = "recorded"` and `repair.anchor = "peak"`.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +92,7 @@ class Measured:
 
 
 class HorizonStore:
-    """Every statement about measured horizons."""
+    """Every database statement about measured horizons."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -122,16 +125,16 @@ class HorizonStore:
 
     def find(self, key_id: str, job: Job, model_hash: str) -> HorizonRecord | None:
         """The horizon of exactly this setting."""
-        own = and_(HORIZONS.c.key_id == key_id, HORIZONS.c.model_hash == model_hash)
-        query = select(*HORIZON_COLUMNS).where(own, HORIZONS.c.setting == setting_of(job, model_hash))
+        of_key = and_(HORIZONS.c.key_id == key_id, HORIZONS.c.model_hash == model_hash)
+        query = select(*HORIZON_COLUMNS).where(of_key, HORIZONS.c.setting == setting_of(job, model_hash))
         with self.database.read() as connection:
             row = connection.execute(query).one_or_none()
         return None if row is None else HorizonRecord.of(row)
 
     def nearest(self, key_id: str, job: Job) -> HorizonRecord | None:
         """The newest horizon of this prompt and constraint in another setting."""
-        own = and_(HORIZONS.c.key_id == key_id, HORIZONS.c.subject == subject_of(job))
-        query = select(*HORIZON_COLUMNS).where(own).order_by(HORIZONS.c.measured.desc()).limit(1)
+        of_prompt = and_(HORIZONS.c.key_id == key_id, HORIZONS.c.subject == subject_of(job))
+        query = select(*HORIZON_COLUMNS).where(of_prompt).order_by(HORIZONS.c.measured.desc()).limit(1)
         with self.database.read() as connection:
             row = connection.execute(query).one_or_none()
         return None if row is None else HorizonRecord.of(row)
@@ -139,20 +142,21 @@ class HorizonStore:
     def page(self, key_id: str, limit: int, after: str | None = None) -> list[HorizonRecord]:
         """This key's horizons, newest first, from after the one with the id `after` on. Raises `UnknownEntryError`."""
         with self.database.read() as connection:
-            found = newest_first(connection, HORIZON_COLUMNS, HORIZONS.c.measured, key_id, limit, after)
-            return [HorizonRecord.of(row) for row in found]
+            rows = newest_first(connection, HORIZON_COLUMNS, HORIZONS.c.measured, key_id, limit, after)
+            return [HorizonRecord.of(row) for row in rows]
 
     def forget(self, key_id: str, horizon_id: str) -> bool:
         """Remove a horizon of this key's; False where there is none."""
-        own = delete(HORIZONS).where(HORIZONS.c.key_id == key_id, HORIZONS.c.id == storable(horizon_id))
+        statement = delete(HORIZONS).where(HORIZONS.c.key_id == key_id, HORIZONS.c.id == storable(horizon_id))
         with self.database.write() as connection:
-            return connection.execute(own).rowcount == 1
+            return connection.execute(statement).rowcount == 1
 
 
 @dataclass(frozen=True, slots=True)
 class CallerHorizons:
-    """What one caller has measured, as the gate of a request and the anchor of its repair (contract 7: nothing is
-    borrowed). Both read the database: keep them off the event loop.
+    """What one caller has measured, as the gate of a request and the anchor of its repair.
+
+    Nothing is borrowed from other callers (contract 7). Both methods read the database: keep them off the event loop.
     """
 
     horizons: HorizonStore
@@ -160,24 +164,24 @@ class CallerHorizons:
 
     def choice(self, job: Job, regime: Regime) -> GateResolution:
         """The gate for `job`, or why there is none."""
-        found = self._find(job, regime)
-        if isinstance(found, GateResolution):
-            return found
-        return GateResolution(RecordedGate(found.step, job.steps, found.handoff_fate, found.id))
+        horizon = self._find(job, regime)
+        if isinstance(horizon, GateResolution):
+            return horizon
+        return GateResolution(RecordedGate(horizon.step, job.steps, horizon.handoff_fate, horizon.id))
 
     def peak(self, job: Job, regime: Regime) -> PeakChoice:
         """The step at which q0 of `job` is highest, or why it is not known."""
-        found = self._find(job, regime)
-        if isinstance(found, GateResolution):
-            return PeakChoice(None, found.fallback_reason)
-        return PeakChoice(found.peak, UNKEPT if found.peak is None else None)
+        horizon = self._find(job, regime)
+        if isinstance(horizon, GateResolution):
+            return PeakChoice(None, horizon.fallback_reason)
+        return PeakChoice(horizon.peak, UNKEPT if horizon.peak is None else None)
 
     def _find(self, job: Job, regime: Regime) -> HorizonRecord | GateResolution:
         """The horizon of `job`, or the gate that says why there is none."""
         try:
-            found = self.horizons.find(self.key_id, job, regime.model_hash)
-            if found is not None:
-                return found
+            horizon = self.horizons.find(self.key_id, job, regime.model_hash)
+            if horizon is not None:
+                return horizon
             other = self.horizons.nearest(self.key_id, job)
         except DatabaseError:
             return GateResolution(None, "recorded horizons cannot be read at the moment")

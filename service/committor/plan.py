@@ -1,4 +1,4 @@
-"""A committor request becomes a plan: the run that is continued, the points that are measured, what it may cost."""
+"""What a committor job does: the run whose states are continued, the steps that are measured, the most it may cost."""
 
 from __future__ import annotations
 

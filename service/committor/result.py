@@ -1,4 +1,4 @@
-"""What the continuations of a committor job say: proportions, the switch curve, a*, the fate, cross-fitted values."""
+"""The answer of a committor job: success rates with their intervals and, for a horizon, when guidance may end."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def result_of(plan: CommittorPlan, finished: Finished, mask_id: int) -> wire.Com
     if not plan.horizon:
         return result
     sweep = FreezeSweep(plan.job.steps, tuple(point for point, _ in points))
-    found = sweep.horizon
+    horizon = sweep.horizon
     result.horizon = wire.MeasuredHorizon(
-        censored=found is None,
-        step=found and found.point.step,
-        fraction=found and found.point.step / plan.job.steps,
-        committed_fraction=found and found.committed_fraction,
+        censored=horizon is None,
+        step=horizon and horizon.point.step,
+        fraction=horizon and horizon.point.step / plan.job.steps,
+        committed_fraction=horizon and horizon.committed_fraction,
         peak=sweep.peak.point.step,
     )
     result.handoff_fate = sweep.handoff_fate
@@ -64,15 +64,18 @@ def measured_of(plan: CommittorPlan, job: JobRecord, result: wire.CommittorResul
 def _point(
     plan: CommittorPlan, recorded: RecordedRun, rollouts: Sequence[RolloutRecord], mask_id: int
 ) -> tuple[FreezePoint, int]:
-    """The committor of a state, whatever the width of its tail under the arm name "base", and its masked positions."""
+    """The committor of a state and the number of its masked positions.
+
+    The unguided arm is called "base" here, for any width of its tail.
+    """
     cells = {}
     for arm, name in zip(plan.arms, (_BASE, _GUIDED), strict=True):
-        own = [r for r in rollouts if (r.step, r.arm) == (recorded.step, arm.name)]
-        if len(own) != plan.count:
+        continuations = [r for r in rollouts if (r.step, r.arm) == (recorded.step, arm.name)]
+        if len(continuations) != plan.count:
             raise ValueError(
-                f"{len(own)} of {plan.count} continuations of {arm.name} at step {recorded.step} are there"
+                f"{len(continuations)} of {plan.count} continuations of {arm.name} at step {recorded.step} are there"
             )
-        cells[name] = Cell(name, tuple(Rollout(r.satisfied, r.score, (), r.rows) for r in own))
+        cells[name] = Cell(name, tuple(Rollout(r.satisfied, r.score, (), r.rows) for r in continuations))
     masked = sum(token == mask_id for token in recorded.canvas)
     grid = next((point for point in plan.points if point.step == recorded.step), GridPoint(recorded.step, ()))
     return FreezePoint(grid, 1.0 - masked / plan.job.gen_length, Committor(cells)), masked
@@ -100,10 +103,10 @@ def _proportion(cell: Cell, *, exact: bool) -> wire.Proportion:
     return wire.Proportion(**interval, successes=cell.successes, rollouts=cell.count, mean_score=cell.mean_score)
 
 
-def _interval(found: Estimate, *, exact: bool) -> wire.Interval:
+def _interval(value: Estimate, *, exact: bool) -> wire.Interval:
     if exact:
-        return wire.Interval(estimate=found.value, low=found.value, high=found.value, method="deterministic")
-    fields = asdict(found)
+        return wire.Interval(estimate=value.value, low=value.value, high=value.value, method="deterministic")
+    fields = asdict(value)
     return wire.Interval(estimate=fields.pop("value"), **fields)
 
 

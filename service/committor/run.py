@@ -1,6 +1,6 @@
-"""One claimed committor job, run to its end on the calling thread: recorded run, continuations, result.
+"""Runs one claimed committor job on the calling thread: the recorded run, then the continuations of its states.
 
-What is done is in the database once a second, so whoever claims the job next goes on from there.
+Progress is saved once a second, so that the next server to claim the job goes on from there.
 """
 
 from __future__ import annotations
@@ -121,10 +121,10 @@ class JobRun:
         else:
             job = replace(record_job(plan.job, LABEL), purpose="rollout", priority="background", record="commits")
             outcome = self._wait(self._submit([job])[0]).result()
-            found = freeze_states(outcome, LABEL, mask, plan.points)
-            if not found:
+            frozen = freeze_states(outcome, LABEL, mask, plan.points)
+            if not frozen:
                 raise NothingToMeasureError("the guided run had ended before the point that was asked for (eos_fill)")
-            states = [RecordedRun(each.point.step, each.state.canvas, each.state.place) for each in found]
+            states = [RecordedRun(each.point.step, each.state.canvas, each.state.place) for each in frozen]
             rows = outcome.ledger.total
         recording = {"states": [asdict(state) for state in states], "rows": rows}
         self.lasting(lambda: self.store.save_recording(self.job, recording, rows))
@@ -159,10 +159,10 @@ class JobRun:
                 handle.cancel()
         return everything
 
-    def _save(self, found: list[RolloutRecord]) -> list[RolloutRecord]:
-        self.lasting(lambda: self.store.save_rollouts(self.job, found))
-        self.on_rollouts(len(found))
-        return found
+    def _save(self, rollouts: list[RolloutRecord]) -> list[RolloutRecord]:
+        self.lasting(lambda: self.store.save_rollouts(self.job, rollouts))
+        self.on_rollouts(len(rollouts))
+        return rollouts
 
     def _judged(self, record: RolloutRecord, handle: Handle) -> RolloutRecord:
         outcome = handle.result()
@@ -182,7 +182,7 @@ class JobRun:
                 raise StoppedError from error
 
     def _wait(self, handle: Handle, seconds: float | None = None) -> Handle:
-        """Wait for a continuation (None: until it ends). Raises `StoppedError` once told to stop."""
+        """Wait for a continuation (None: until it ends). Raises `StoppedError` once `stop` is set."""
         began = time.monotonic()
         while not handle.done and (seconds is None or time.monotonic() - began < seconds):
             if self.stop.is_set():

@@ -1,4 +1,4 @@
-"""Committor jobs in the database: queued, claimed under a lease, written by the holder of the newest token alone."""
+"""Committor jobs in the database: they queue, a server claims one under a lease, and only that server may write it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from typing import Any
 from sqlalchemy import Connection, and_, case, delete, func, insert, null, select, update
 from sqlalchemy.sql import ColumnElement
 
-from service.committor.tables import JOB_COLUMNS, JOBS, ROLLOUTS, UNFINISHED, JobRecord, RolloutRecord, newest_first
+from service.committor.tables import (
+    JOB_COLUMNS,
+    JOBS,
+    ROLLOUT_COLUMNS,
+    ROLLOUTS,
+    UNFINISHED,
+    JobRecord,
+    RolloutRecord,
+    newest_first,
+)
 from service.storage.database import Database, storable
 from service.storage.leases import Leases
 
@@ -65,31 +74,31 @@ class JobStore:
     def _check_limits(self, connection: Connection, key_id: str, limits: QueueLimits) -> None:
         unfinished = JOBS.c.status.in_(UNFINISHED)
         left = func.coalesce(func.sum(JOBS.c.rows_estimated - JOBS.c.rows_done), 0)
-        own = connection.scalar(select(func.count()).where(unfinished, JOBS.c.key_id == key_id)) or 0
-        every, rows = connection.execute(select(func.count(), left).where(unfinished)).one()
-        for found, limit, whose in ((own, limits.per_key, "of yours"), (every, limits.total, "of all callers")):
-            if found >= limit:
-                raise QueueLimitError(f"{found} jobs {whose} are unfinished already (limit {limit})", max(0, int(rows)))
+        of_key = connection.scalar(select(func.count()).where(unfinished, JOBS.c.key_id == key_id)) or 0
+        of_all, rows = connection.execute(select(func.count(), left).where(unfinished)).one()
+        for count, limit, whose in ((of_key, limits.per_key, "of yours"), (of_all, limits.total, "of all callers")):
+            if count >= limit:
+                raise QueueLimitError(f"{count} jobs {whose} are unfinished already (limit {limit})", max(0, int(rows)))
 
     def get(self, key_id: str, job_id: str) -> JobRecord | None:
         """A job of this key's; None where there is none."""
         with self.database.read() as connection:
-            return self._found(connection, self._own(key_id, job_id))
+            return self._job_or_none(connection, self._job_of_key(key_id, job_id))
 
     def page(self, key_id: str, limit: int, after: str | None = None, status: str | None = None) -> list[JobRecord]:
         """This key's jobs, newest first, from after the job `after` on. Raises `UnknownEntryError`."""
         wanted = [] if status is None else [JOBS.c.status == status]
         with self.database.read() as connection:
-            found = newest_first(connection, JOB_COLUMNS, JOBS.c.created, key_id, limit, after, *wanted)
-            return [JobRecord.of(row) for row in found]
+            rows = newest_first(connection, JOB_COLUMNS, JOBS.c.created, key_id, limit, after, *wanted)
+            return [JobRecord.of(row) for row in rows]
 
     def cancel(self, key_id: str, job_id: str) -> JobRecord | None:
-        """Cancel an unfinished job (a finished one stays as it is); whoever runs it finds out with its next write."""
+        """Cancel an unfinished job (a finished one stays as it is). Its server stops with its next write."""
         ended = {"status": "cancelled", "finished": self.database.now, "lease_until": None}
         with self.database.write() as connection:
-            own = self._own(key_id, job_id)
-            connection.execute(update(JOBS).where(own, JOBS.c.status.in_(UNFINISHED)).values(ended))
-            return self._found(connection, own)
+            job_of_key = self._job_of_key(key_id, job_id)
+            connection.execute(update(JOBS).where(job_of_key, JOBS.c.status.in_(UNFINISHED)).values(ended))
+            return self._job_or_none(connection, job_of_key)
 
     def counts(self) -> dict[str, int]:
         """Unfinished jobs of all keys by status."""
@@ -111,7 +120,7 @@ class JobStore:
         with self._leases.held(job.id, job.token):
             pass
 
-    # What follows may be called again where a connection broke and nobody knows whether it was done: it counts once.
+    # A connection may break before the answer is there, so each of these may be called twice: it counts once.
 
     def save_recording(self, job: JobRecord, recording: dict[str, Any], rows: int) -> None:
         """Keep the recorded run. Raises `LeaseLostError`."""
@@ -119,13 +128,13 @@ class JobStore:
         with self._leases.held(job.id, job.token, {"recording": recording, "rows_done": JOBS.c.rows_done + first}):
             pass
 
-    def save_rollouts(self, job: JobRecord, found: Sequence[RolloutRecord]) -> None:
+    def save_rollouts(self, job: JobRecord, rollouts: Sequence[RolloutRecord]) -> None:
         """Keep finished continuations, each once. Raises `LeaseLostError`."""
         key = ROLLOUTS.c.step, ROLLOUTS.c.arm, ROLLOUTS.c.rollout
-        batch = [column.in_({getattr(rollout, column.name) for rollout in found}) for column in key]
+        batch = [column.in_({getattr(rollout, column.name) for rollout in rollouts}) for column in key]
         with self._leases.held(job.id, job.token) as connection:
             kept = {tuple(row) for row in connection.execute(select(*key).where(ROLLOUTS.c.job_id == job.id, *batch))}
-            fresh = [r for r in found if (r.step, r.arm, r.rollout) not in kept]
+            fresh = [r for r in rollouts if (r.step, r.arm, r.rollout) not in kept]
             if fresh:
                 connection.execute(insert(ROLLOUTS), [{"job_id": job.id, **asdict(rollout)} for rollout in fresh])
             progress: dict[str, Any] = {
@@ -136,10 +145,9 @@ class JobStore:
 
     def rollouts(self, job: JobRecord) -> list[RolloutRecord]:
         """What has been kept of a job, by step, arm and number."""
-        names = ("step", "arm", "rollout", "satisfied", "score", "rows")
-        query = select(*(ROLLOUTS.c[name] for name in names)).where(ROLLOUTS.c.job_id == job.id)
+        query = select(*ROLLOUT_COLUMNS).where(ROLLOUTS.c.job_id == job.id).order_by("step", "arm", "rollout")
         with self.database.read() as connection:
-            return [RolloutRecord(*row) for row in connection.execute(query.order_by("step", "arm", "rollout"))]
+            return [RolloutRecord.of(row) for row in connection.execute(query)]
 
     @contextmanager
     def finishing(self, job: JobRecord, result: dict[str, Any]) -> Iterator[Connection]:
@@ -167,16 +175,16 @@ class JobStore:
     # -- parts -----------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _own(key_id: str, job_id: str) -> ColumnElement[bool]:
+    def _job_of_key(key_id: str, job_id: str) -> ColumnElement[bool]:
         return and_(JOBS.c.key_id == key_id, JOBS.c.id == storable(job_id))
 
     @staticmethod
-    def _found(connection: Connection, wanted: ColumnElement[bool]) -> JobRecord | None:
+    def _job_or_none(connection: Connection, wanted: ColumnElement[bool]) -> JobRecord | None:
         row = connection.execute(select(*JOB_COLUMNS).where(wanted)).one_or_none()
         return None if row is None else JobRecord.of(row)
 
     def _one(self, connection: Connection, wanted: ColumnElement[bool]) -> JobRecord:
-        found = self._found(connection, wanted)
-        if found is None:
+        job = self._job_or_none(connection, wanted)
+        if job is None:
             raise LookupError("a job that was just written is not there")
-        return found
+        return job

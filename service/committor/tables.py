@@ -1,9 +1,9 @@
-"""The tables of committor jobs, their rollouts, and measured horizons; and a job's row as a value."""
+"""The tables of committor jobs, their rollouts and measured horizons, and their rows as values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -27,6 +27,7 @@ from sqlalchemy.sql import ColumnElement
 
 from service.schemas.committor import JobStatus
 from service.storage.database import METADATA, storable
+from service.storage.records import Record
 
 UNFINISHED: Final[tuple[JobStatus, ...]] = ("queued", "running")
 _ID: Final = 64
@@ -94,7 +95,7 @@ HORIZONS: Final = Table(
 
 
 @dataclass(frozen=True, slots=True)
-class JobRecord:
+class JobRecord(Record):
     """A committor job as the database has it."""
 
     id: str
@@ -123,16 +124,12 @@ class JobRecord:
     def unfinished(self) -> bool:
         return self.status in UNFINISHED
 
-    @staticmethod
-    def of(row: Row[Any]) -> JobRecord:
-        return JobRecord(*(getattr(row, item.name) for item in fields(JobRecord)))
 
-
-JOB_COLUMNS: Final = tuple(JOBS.c[item.name] for item in fields(JobRecord))
+JOB_COLUMNS: Final = JobRecord.columns(JOBS)
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutRecord:
+class RolloutRecord(Record):
     """One finished continuation."""
 
     step: int
@@ -143,8 +140,11 @@ class RolloutRecord:
     rows: int
 
 
+ROLLOUT_COLUMNS: Final = RolloutRecord.columns(ROLLOUTS)
+
+
 @dataclass(frozen=True, slots=True)
-class HorizonRecord:
+class HorizonRecord(Record):
     """A measured horizon. `step` None: censored, no safe handoff before the end."""
 
     id: str
@@ -167,16 +167,12 @@ class HorizonRecord:
     job_id: str
     measured: float
 
-    @staticmethod
-    def of(row: Row[Any]) -> HorizonRecord:
-        return HorizonRecord(*(getattr(row, item.name) for item in fields(HorizonRecord)))
 
-
-HORIZON_COLUMNS: Final = tuple(HORIZONS.c[item.name] for item in fields(HorizonRecord))
+HORIZON_COLUMNS: Final = HorizonRecord.columns(HORIZONS)
 
 
 class UnknownEntryError(LookupError):
-    """A page is wanted after an entry that the key does not own, or no longer: the list would end without a word."""
+    """A page was asked for after an entry that the key does not own (any more). An empty page would hide that."""
 
 
 def newest_first(
@@ -193,10 +189,10 @@ def newest_first(
     Raises `UnknownEntryError`.
     """
     table = time.table
-    own, order = table.c.key_id == key_id, (time, table.c.id)
-    query = select(*columns).where(own, *wanted).order_by(*(column.desc() for column in order)).limit(limit)
+    of_key, order = table.c.key_id == key_id, (time, table.c.id)
+    query = select(*columns).where(of_key, *wanted).order_by(*(column.desc() for column in order)).limit(limit)
     if after is not None:
-        last = select(*order).where(own, table.c.id == storable(after))
+        last = select(*order).where(of_key, table.c.id == storable(after))
         if connection.execute(last).one_or_none() is None:
             raise UnknownEntryError(after)
         query = query.where(tuple_(*order) < last.scalar_subquery())

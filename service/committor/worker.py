@@ -1,4 +1,4 @@
-"""Runs committor jobs: slots that claim from the database, heartbeats, small jobs while their caller waits."""
+"""Runs committor jobs: threads claim queued ones from the database, and small ones run while their caller waits."""
 
 from __future__ import annotations
 
@@ -87,13 +87,13 @@ class JobWorker:
     # -- callers ---------------------------------------------------------------------------------------------------
 
     async def query(self, call: Callable[[], T]) -> T:
-        """Run a database call on a thread of its own, off the event loop."""
+        """Run a database call on a database thread, off the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._queries, call)
 
     def submit(
         self, key_id: str, request: CommittorRequest, plan: CommittorPlan
     ) -> tuple[JobRecord, Future[None] | None]:
-        """Queue a job; or begin with a small one at once and return what tells its end. Raises a 429 `ApiError`."""
+        """Queue a job; or begin with a small one at once and return the future of its end. Raises a 429 `ApiError`."""
         new = NewJob(
             key_id=key_id,
             request=request.model_dump(mode="json", exclude_unset=True),
@@ -125,10 +125,10 @@ class JobWorker:
 
     def cancel(self, key_id: str, job_id: str) -> JobRecord | None:
         """Cancel a job of this key's; None where there is none."""
-        found = self.store.cancel(key_id, job_id)
-        if found is not None and found.status == "cancelled":
+        job = self.store.cancel(key_id, job_id)
+        if job is not None and job.status == "cancelled":
             self._stop(lambda running: running.job.id == job_id)
-        return found
+        return job
 
     def horizons_of(self, key_id: str) -> CallerHorizons:
         return CallerHorizons(self.horizons, key_id)
@@ -184,7 +184,7 @@ class JobWorker:
                 self._run(job, inline=False)
 
     def _run(self, job: JobRecord, *, inline: bool) -> None:
-        """Run a claimed job to its end, whatever that is."""
+        """Run a claimed job until it succeeds, fails, stops or is taken over."""
         running = _Running(job, inline)
         with self._lock:
             self._running[job.id] = running
@@ -206,8 +206,8 @@ class JobWorker:
         job, model = running.job, self.backend.model
         try:
             plan = plan_of(CommittorRequest.model_validate(job.request), model, self.settings)
-            told, in_flight = self.metrics.rolled_out, self.settings.background_in_flight
-            run = JobRun(job, plan, model, self.backend.engine, self.store, running.stop, in_flight, told)
+            in_flight, on_rollouts = self.settings.background_in_flight, self.metrics.rolled_out
+            run = JobRun(job, plan, model, self.backend.engine, self.store, running.stop, in_flight, on_rollouts)
             result = result_of(plan, run.run(), model.spec.mask_id)
             measured = measured_of(plan, job, result)
 
@@ -234,7 +234,7 @@ class JobWorker:
             self.store.fail(job, SERVER_FAULT)
 
     def _keep(self) -> None:
-        """Extend leases, stop what is no longer this server's, tell the metrics, forget the old."""
+        """Extend leases, stop jobs that another server took over, update the metrics, delete old jobs."""
         beat, purged = self.settings.lease_seconds / BEATS_A_LEASE, -math.inf
         while not self._closed.wait(min(beat, POLL_SECONDS)):
             with self._lock:

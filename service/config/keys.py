@@ -51,11 +51,11 @@ class Keyring:
 
     def find(self, secret: str) -> Caller | None:
         """The caller whose key is `secret`; as long for a wrong key as for a right one."""
-        digest, found = _digest(secret), None
+        digest, match = _digest(secret), None
         for known, caller in self.entries:
             if hmac.compare_digest(known, digest):
-                found = caller
-        return found
+                match = caller
+        return match
 
     @property
     def anonymous(self) -> Caller | None:

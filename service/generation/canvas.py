@@ -1,4 +1,4 @@
-"""How long a canvas a request gets, and whether its constraint fits into it."""
+"""How long a canvas a request gets, how it is divided, and whether its constraint fits into it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Canvas:
 
 
 def needed_tokens(constraint: Constraint | None, codec: TextCodec) -> int:
-    """Least tokens of a satisfying text: those of its required phrases, shared ones once, or one a word."""
+    """Fewest tokens of a satisfying text: those of its required phrases (shared ones once), or one for each word."""
     if constraint is None:
         return 1
     tokens: Counter[int] = Counter()

@@ -51,15 +51,15 @@ class Generation:
         self.began = time.monotonic()
         self._bridge = bridge
         self._every_step = every_step
-        self._news = asyncio.Event()
+        self._updated = asyncio.Event()
         self._aborted: Exception | None = None
         for handle in self.handles:
-            bridge.watch(handle, self._told)
-        self._news.set()  # a handle may have ended before it was watched
+            bridge.watch(handle, self._notified)
+        self._updated.set()  # a handle may have ended before it was watched
 
-    def _told(self, handle: Handle) -> None:
+    def _notified(self, handle: Handle) -> None:
         if self._every_step or handle.done:
-            self._news.set()
+            self._updated.set()
 
     @property
     def running(self) -> bool:
@@ -72,10 +72,10 @@ class Generation:
         reasons = {handle.result().finish_reason for handle in self.handles}
         return "length" if "length" in reasons else "stop"
 
-    async def news(self) -> None:
+    async def update(self) -> None:
         """Wait until a sample has ended or, with `every_step`, moved. Raises the request's failure or abortion."""
-        await self._news.wait()
-        self._news.clear()
+        await self._updated.wait()
+        self._updated.clear()
         if self._aborted is not None:
             raise self._aborted
         for handle in self.handles:
@@ -83,17 +83,17 @@ class Generation:
                 raise handle.error
 
     async def outcomes(self) -> list[DecodingResult]:
-        """All outcomes in order. Raises the first sample's error as soon as one fails."""
+        """All results in order. Raises the first sample's error as soon as one fails."""
         while True:
-            await self.news()
+            await self.update()
             if all(handle.done for handle in self.handles):
                 return [handle.result() for handle in self.handles]
 
     def abort(self, reason: Exception) -> None:
-        """Cancel every unfinished sample; whoever waits gets `reason`."""
+        """Cancel every unfinished sample; `update` and `outcomes` raise `reason`."""
         self._aborted = reason
         self._cancel()
-        self._news.set()
+        self._updated.set()
 
     def _cancel(self) -> None:
         for handle in self.handles:

@@ -162,5 +162,5 @@ def _with_anchor(
     """`job`, as it will be decoded, with its repair at the peak of q0 where that is asked for; or why it is not."""
     if asked is None or not asks_for_peak(asked.repair):
         return job, None
-    found = PeakChoice(None, NOWHERE) if recorded is None else recorded.peak(job, regime_of(job, model_hash))
-    return at_peak(job, found), found.reason
+    peak = PeakChoice(None, NOWHERE) if recorded is None else recorded.peak(job, regime_of(job, model_hash))
+    return at_peak(job, peak), peak.reason

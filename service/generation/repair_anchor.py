@@ -38,9 +38,9 @@ def asks_for_peak(asked: RepairRequest | None) -> bool:
     return asked is not None and asked.anchor == PEAK
 
 
-def at_peak(job: Job, found: PeakChoice) -> Job:
-    """`job` with its repair anchored at the step that was found, as the fraction that `step_at` maps to it."""
+def at_peak(job: Job, peak: PeakChoice) -> Job:
+    """`job` with its repair anchored at the peak, as the fraction that `step_at` maps to that step."""
     repair = job.policy.repair
-    if repair is None or found.step is None:
+    if repair is None or peak.step is None:
         return job
-    return replace(job, policy=replace(job.policy, repair=replace(repair, anchor=found.step / job.steps)))
+    return replace(job, policy=replace(job.policy, repair=replace(repair, anchor=peak.step / job.steps)))

@@ -1,4 +1,4 @@
-"""Finished canvases become the response."""
+"""Finished canvases become the answer of /generate: texts, verdicts on the constraint, costs, gate decisions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def response(prepared: Prepared, outcomes: Sequence[DecodingResult], model: Deno
 def summary(
     prepared: Prepared, samples: list[wire.Sample], outcomes: Sequence[DecodingResult], model: DenoisingModel
 ) -> wire.GenerateResponse:
-    """The answer around samples that have been translated already."""
+    """The answer around samples that are replies already."""
     job = prepared.job
     return wire.GenerateResponse(
         id=prepared.id,
@@ -103,7 +103,7 @@ def forward_evaluations(ledger: Ledger, job: Job) -> wire.ForwardEvaluations:
 
 def gate(prepared: Prepared, outcome: DecodingResult) -> wire.GateResult:
     """What the gate, or the fallback in its place, did."""
-    job, word = outcome.run, outcome.decision
+    job, decision = outcome.run, outcome.decision
     decided = decision_of(job, outcome.handoff_step)
     handed_off = decided == "handoff"
     masked = outcome.handoff_masked or 0
@@ -112,12 +112,12 @@ def gate(prepared: Prepared, outcome: DecodingResult) -> wire.GateResult:
         source=job.policy.gate.source,
         version=job.gate.version if prepared.choice.gate or tried else None,
         decision=decided,
-        predicted_horizon=word.predicted_horizon if word else None,
+        predicted_horizon=decision.predicted_horizon if decision else None,
         handoff_step=outcome.handoff_step if handed_off else None,
         handoff_fraction=(outcome.handoff_step or 0) / job.steps if handed_off else None,
         committed_fraction=1.0 - masked / job.gen_length if handed_off else None,
-        handoff_fate=word.handoff_fate if word else None,
-        fate_confidence=word.fate_confidence if word else None,
+        handoff_fate=decision.handoff_fate if decision else None,
+        fate_confidence=decision.fate_confidence if decision else None,
         fallback_reason=outcome.fallback_reason or (prepared.choice.fallback_reason if prepared.fallback else None),
         nearest_regime=dict(prepared.choice.nearest_regime) if prepared.choice.nearest_regime else None,
     )
@@ -128,30 +128,30 @@ def repair(prepared: Prepared, outcome: DecodingResult) -> wire.RepairResult | N
     kept, passes = outcome.kept, outcome.passes
     if kept is None:
         return None
-    rounds = [found for found in passes if found.round]
+    rounds = [attempted for attempted in passes if attempted.round]
     return wire.RepairResult(
         attempts=1 + passes[-1].attempt,
         rounds=len(rounds),
-        reopened=sum(len(found.reopened) for found in rounds),
+        reopened=sum(len(attempted.reopened) for attempted in rounds),
         recovered=kept.satisfied and not passes[0].satisfied,
-        kept=next(index for index, found in enumerate(passes) if found is kept),
-        passes=[_pass(found, outcome.job) for found in passes],
+        kept=next(index for index, attempted in enumerate(passes) if attempted is kept),
+        passes=[_pass(attempted, outcome.job) for attempted in passes],
         anchor_reason=prepared.anchor_reason,
     )
 
 
-def _pass(found: DecodedText, job: Job) -> wire.PassReply:
-    policy = job.attempt(found.attempt).policy
+def _pass(attempted: DecodedText, job: Job) -> wire.PassReply:
+    policy = job.attempt(attempted.attempt).policy
     return wire.PassReply(
-        attempt=found.attempt,
-        round=found.round,
+        attempt=attempted.attempt,
+        round=attempted.round,
         preset=policy.preset,
-        selector=policy.repair.selector if policy.repair is not None and found.round else None,
-        reopened=list(found.reopened),
-        text=found.text,
-        satisfied=found.satisfied,
-        score=found.score,
-        forward_evaluations=found.rows,
+        selector=policy.repair.selector if policy.repair is not None and attempted.round else None,
+        reopened=list(attempted.reopened),
+        text=attempted.text,
+        satisfied=attempted.satisfied,
+        score=attempted.score,
+        forward_evaluations=attempted.rows,
     )
 
 

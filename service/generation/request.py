@@ -53,8 +53,8 @@ class CanvasRequest:
 
     @classmethod
     def of(cls, body: CanvasBody, **others: Any) -> CanvasRequest:
-        """The request of a body in this server's own shape; `others` are fields that the body has not, or otherwise."""
-        own = {item.name for item in fields(cls)} & set(type(body).model_fields)
-        given = {name: getattr(body, name) for name in own}
+        """The request of a body of /generate or /committor; `others` add to its fields or take their place."""
+        shared = {item.name for item in fields(cls)} & set(type(body).model_fields)
+        given = {name: getattr(body, name) for name in shared}
         given |= {name: None for name in _UNSET_IS_NONE if name not in body.model_fields_set}
         return cls(**given | others)

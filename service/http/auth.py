@@ -29,7 +29,7 @@ METRICS: Final = ("/metrics",)
 def caller_of(connection: HTTPConnection) -> str:
     """The id of the key that a request was sent with; "anonymous" where this server has no keys.
 
-    Only where the path is not public: whoever reads a public page need not have said who they are.
+    Only where the path is not public: a reader of a public page need not say who they are.
     """
     return _caller(connection).key_id
 

@@ -24,7 +24,7 @@ from service.storage.database import DatabaseError
 CLIENT_GONE: Final = 499
 """Status of an answer that nobody reads, for the access log."""
 _SHOWN: Final = 100
-"""Characters of a client's own words that an error repeats."""
+"""Characters of a client's text that an error repeats."""
 TYPES: Final[Mapping[int, str]] = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -141,7 +141,7 @@ def not_ready(reason: str) -> ApiError:
 
 
 def from_validation(errors: Sequence[Mapping[str, Any]]) -> ApiError:
-    """The first of pydantic's findings, in the words and with the path of this API."""
+    """The first of pydantic's errors, in this API's words and with its path of the field."""
     first = errors[0]
     location, kind = tuple(first["loc"])[1:], str(first["type"])
     if kind == "json_invalid":

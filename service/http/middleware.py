@@ -54,7 +54,7 @@ class RequestContext:
 
 
 def _log(scope: Scope, status: int, seconds: float) -> None:
-    """The access log's line. Without the query: it is the client's own words."""
+    """The access log's line. The query is left out: a client may put anything into it."""
     caller = scope["state"].get("caller")
     fields = {
         "method": scope["method"],

@@ -19,7 +19,7 @@ from decoding.policy.gate import GATE_SOURCES
 from decoding.policy.repair import SELECTORS
 from decoding.records.ledger import BRANCHES, PURPOSES
 from decoding.records.trace import Phase
-from gate_models.committor.horizon import FREEZE_GRID
+from gate_models.committor.choices import FREEZE_GRID
 from gate_models.gates.monitor import OUTCOMES as PAIR_OUTCOMES
 from gate_models.gates.monitor import GateState
 from gate_models.gates.sources import watched_sources

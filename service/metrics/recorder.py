@@ -1,7 +1,7 @@
-"""What `/metrics` shows: an observer of the engine and of the routes, on a registry of its own.
+"""The counters behind `/metrics`: they observe the engine and the routes.
 
-Rows are counted from the requests' ledgers, step by step; what they bought is counted from the answers' samples. So the
-counters equal the ledgers summed, and every row of a sample is either spent (an answer holds it) or abandoned.
+Rows are counted from the requests' ledgers at each step, and results from the samples of the answers. The counters
+therefore equal the sum of the ledgers, and every row of a sample is either spent (an answer holds it) or abandoned.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Counted:
 class Metrics:
     """Implements `decoding.engine.observer.Observer` (any thread) and takes the counts of the routes.
 
-    `metric_definitions` says what each one means.
+    `service.metrics.definitions` says what each one means.
     """
 
     def __init__(self) -> None:
@@ -128,10 +128,10 @@ class Metrics:
 
     def on_end(self, handle: Handle) -> None:
         self._count_rows([handle])
-        for found in list(handle.pursuit.passes) if handle.pursuit is not None else ():
-            repair = handle.job.attempt(found.attempt).policy.repair
-            if found.round and repair is not None:
-                self.repairs.labels(repair.selector, "recovered" if found.satisfied else "failed").inc()
+        for attempted in list(handle.repair_loop.passes) if handle.repair_loop is not None else ():
+            repair = handle.job.attempt(attempted.attempt).policy.repair
+            if attempted.round and repair is not None:
+                self.repairs.labels(repair.selector, "recovered" if attempted.satisfied else "failed").inc()
 
     def _count_rows(self, handles: Iterable[Handle]) -> None:
         """Add what ledgers have gained. A sample cancelled in the middle of a step is still charged for that step."""
@@ -217,21 +217,21 @@ class Metrics:
         self.rollouts.inc(count)
 
     def jobs_unfinished(self, counts: Mapping[str, int]) -> None:
-        """How many committor jobs of each unfinished status the database holds, whoever runs them."""
+        """How many committor jobs of each unfinished status the database holds, on all servers together."""
         for status in define.JOBS.labels["status"]:
             self.jobs.labels(status).set(counts.get(status, 0))
 
     def audited(self, family: str | None, *, handoff: bool, full: bool) -> None:
         """A shadow audit ended: whether the handoff's text and the full continuation's meet the constraint."""
-        words = {True: "ok", False: "fail"}
-        self.audit_pairs.labels(family_label(family), f"{words[handoff]}_{words[full]}").inc()
+        outcomes = {True: "ok", False: "fail"}
+        self.audit_pairs.labels(family_label(family), f"{outcomes[handoff]}_{outcomes[full]}").inc()
 
     def audit_missed(self, count: int = 1) -> None:
         """Shadow audits that were due could not be run."""
         self.audit_dropped.inc(count)
 
     def audits_waiting(self, count: int) -> None:
-        """How many shadow audits the database holds that are not finished, whoever runs them."""
+        """How many shadow audits the database holds that are not finished, on all servers together."""
         self.audits_unfinished.set(count)
 
     def audit_gap(self, family: str, source: str, **bounds: float) -> None:

@@ -49,7 +49,7 @@ def _check(body: CompletionRequest | ChatRequest, model: DenoisingModel) -> None
 
 
 def _canvas_request(body: CompletionRequest | ChatRequest) -> CanvasRequest:
-    """The same request in this server's words, with OpenAI's names for errors."""
+    """The request with this server's names of its fields, and OpenAI's names for errors."""
     given: dict[str, Any] = {name: getattr(body, name) for name in _SHARED if getattr(body, name) is not None}
     given |= {"streams_in_blocks": True, "samples": body.n or 1}
     if isinstance(body, CompletionRequest):

@@ -1,4 +1,4 @@
-"""OpenAI's streams. Tokens land out of order: what is told is the text that no later token can change.
+"""OpenAI's streams. Tokens land out of order, so a chunk holds only text that no later token can change.
 
 The joined stream is the text of the plain answer.
 """
@@ -55,16 +55,16 @@ class OpenAIStream(EventStream):
 
 
 class TextView(SampleView):
-    """How much of one choice's text has been told."""
+    """How much of one choice's text has been sent."""
 
     def __init__(self, stream: OpenAIStream, index: int, handle: Handle) -> None:
         super().__init__(stream, index, handle)
         self.text = stream
         self._canvas: dict[int, int] = {}
         self._prefix: list[int] = []
-        self._told = ""
+        self._sent = ""
         self._opened = False
-        # What is decoded again, or may lose to another attempt, is told when it has won.
+        # A text that may be repaired, or lose to another attempt, is sent once it has won.
         self._waits = handle.job.policy.repair is not None or handle.job.policy.preset == "auto"
 
     def step(self, event: Event) -> list[bytes]:
@@ -80,25 +80,25 @@ class TextView(SampleView):
             return []
         codec = self.stream.backend.model.codec
         ended = self._prefix[-1] in end_ids
-        return self._tell(codec.decode(self._prefix[:-1]) if ended else codec.settled(self._prefix))
+        return self._send(codec.decode(self._prefix[:-1]) if ended else codec.settled(self._prefix))
 
     def end(self, outcome: DecodingResult, sample: Sample) -> list[bytes]:
-        if not sample.text.startswith(self._told):
-            raise RuntimeError(f"the stream told {len(self._told)} characters that are not the text's")
-        parts = self._tell(sample.text)
+        if not sample.text.startswith(self._sent):
+            raise RuntimeError(f"the stream told {len(self._sent)} characters that are not the text's")
+        parts = self._send(sample.text)
         last = {"finish_reason": sample.finish_reason, "astargate": replies.details(sample).model_dump()}
         return [*parts, self._chunk(self.text.shape.delta("") | last)]
 
-    def _tell(self, text: str) -> list[bytes]:
-        """The chunk of what `text` adds to what has been told, after the opening where there was none."""
+    def _send(self, text: str) -> list[bytes]:
+        """The chunk of what `text` adds to what has been sent, after the opening where there was none."""
         parts = []
         opening = self.text.shape.opening()
         if opening is not None and not self._opened:
             parts.append(self._chunk(opening))
         self._opened = True
-        if len(text) > len(self._told):
-            parts.append(self._chunk(self.text.shape.delta(text[len(self._told) :])))
-            self._told = text
+        if len(text) > len(self._sent):
+            parts.append(self._chunk(self.text.shape.delta(text[len(self._sent) :])))
+            self._sent = text
         return parts
 
     def _chunk(self, choice: dict[str, Any]) -> bytes:

@@ -162,10 +162,10 @@ async def models(service: ServiceDep) -> ModelList:
 @router.get("/models/{name}", responses=examples.errors(404, 422, 503), summary="One model")
 async def model(service: ServiceDep, name: str) -> Model:
     """The same entry as in the list, by name or hash."""
-    (found,) = (await models(service)).data
-    if name not in (found.id, found.hash):
-        raise ApiError(404, f"this server serves '{found.id}'", code="model_not_found", param="name")
-    return found
+    (served,) = (await models(service)).data
+    if name not in (served.id, served.hash):
+        raise ApiError(404, f"this server serves '{served.id}'", code="model_not_found", param="name")
+    return served
 
 
 @router.get("/constraints", summary="Constraint types")

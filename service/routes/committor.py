@@ -114,8 +114,8 @@ async def _settled(jobs: JobWorker, key_id: str, job: JobRecord, running: Future
 def _check_cost(plan: CommittorPlan, settings: Settings) -> None:
     limit, rows = settings.committor_max_rows, plan.rows
     if rows > limit:
-        most = plan.count * limit // rows
-        hint = f"rollouts = {most} would fit" if most else "take fewer steps"
+        fitting = plan.count * limit // rows
+        hint = f"rollouts = {fitting} would fit" if fitting else "take fewer steps"
         raise invalid(
             "rollouts",
             f"is too large: the request asks for an estimated {rows} forward evaluations, this server takes at most "
@@ -130,12 +130,12 @@ async def page(
     request: Request, service: ServiceDep, limit: Limit = 20, after: After = None, status: JobStatus | None = None
 ) -> wire.CommittorJobList:
     """Without results; GET /committor/{id} has them."""
-    found = await _page(
+    records = await _page(
         service.jobs,
         partial(service.jobs.store.page, caller_of(request), limit + 1, after, status),
     )
     return wire.CommittorJobList(
-        data=[job_reply(job, result=False) for job in found[:limit]], has_more=len(found) > limit
+        data=[job_reply(job, result=False) for job in records[:limit]], has_more=len(records) > limit
     )
 
 
@@ -143,8 +143,8 @@ async def page(
 @router.get("/v1/committor/horizons", response_model=wire.HorizonList, include_in_schema=False)
 async def horizons(request: Request, service: ServiceDep, limit: Limit = 20, after: After = None) -> wire.HorizonList:
     """Each serves `gate.source` 'recorded' for its prompt, constraint, model and regime."""
-    found = await _page(service.jobs, partial(service.jobs.horizons.page, caller_of(request), limit + 1, after))
-    return wire.HorizonList(data=[_horizon(record) for record in found[:limit]], has_more=len(found) > limit)
+    records = await _page(service.jobs, partial(service.jobs.horizons.page, caller_of(request), limit + 1, after))
+    return wire.HorizonList(data=[_horizon(record) for record in records[:limit]], has_more=len(records) > limit)
 
 
 @router.delete("/committor/horizons/{horizon_id}", status_code=204, responses=_GET, summary="Forget a measured horizon")

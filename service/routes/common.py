@@ -1,4 +1,4 @@
-"""What routes share."""
+"""What routes share: access to the service, and the plain JSON answer of a decoded request."""
 
 from __future__ import annotations
 

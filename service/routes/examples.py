@@ -87,14 +87,14 @@ def requests() -> dict[str, Any]:
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """OpenAPI `responses` of the given error statuses."""
-    found: dict[int | str, dict[str, Any]] = {}
+    responses: dict[int | str, dict[str, Any]] = {}
     for status in statuses:
         description, message, param, code = _ERRORS[status]
         kind = TYPES.get(status, "server_error")
         body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
-        found[status] = {
+        responses[status] = {
             "model": ErrorReply,
             "description": description,
             "content": {"application/json": {"example": body}},
         }
-    return found
+    return responses

@@ -40,15 +40,17 @@ async def gates(service: ServiceDep) -> GateList:
 async def gate_family(family: str, service: ServiceDep) -> GateFamily:
     """What this server holds for a family, and what the offline audit of its learned gates found."""
     backend, listed = service.backend, _listed(service)
-    own = [gate for gate in listed if gate.family == family]
-    if not own:
+    of_family = [gate for gate in listed if gate.family == family]
+    if not of_family:
         known = sorted({gate.family for gate in listed if gate.family is not None})
         text = f"this server holds no gate of family '{family[:SHOWN]}'; it has {', '.join(known) or 'none'}"
         raise ApiError(404, text, code="not_found", param="family")
     reports = [
-        backend.reports[version] for version in dict.fromkeys(g.version for g in own) if version in backend.reports
+        backend.reports[version]
+        for version in dict.fromkeys(g.version for g in of_family)
+        if version in backend.reports
     ]
-    return GateFamily(family=family, gates=own, audits=[_audit(report) for report in reports])
+    return GateFamily(family=family, gates=of_family, audits=[_audit(report) for report in reports])
 
 
 def _listed(service: Service) -> list[GateInfo]:
@@ -66,8 +68,10 @@ def _is(gate: AuditedGate, info: GateInfo) -> bool:
     described = {name: value[0] if isinstance(value, list) else value for name, value in info.regime.items()}
     described |= {"family": info.family, "source": info.source, "version": info.version}
     described |= {"fraction": info.fraction, "threshold": info.threshold}
-    own = {name: getattr(gate, name) for name in ("model_hash", "family", "source", "version", "tail_width")}
-    return all(described[name] == value for name, value in (own | dict(gate.settings)).items() if name in described)
+    identity = {name: getattr(gate, name) for name in ("model_hash", "family", "source", "version", "tail_width")}
+    return all(
+        described[name] == value for name, value in (identity | dict(gate.settings)).items() if name in described
+    )
 
 
 def _audit(report: AuditReport) -> OfflineAudit:
@@ -131,13 +135,13 @@ def _learned(bundle: GateBundle) -> Iterator[GateInfo]:
 
 
 def _margins(bundle: GateBundle, width: int) -> list[CertifiedMargin]:
-    found = []
+    margins = []
     for margin in MARGINS:
-        choice = bundle.ladders[width].choose(margin, CONFIDENCE)
+        choice = bundle.risk_tests[width].choose(margin, CONFIDENCE)
         earliest = None if choice.setting is None else choice.setting[0]
-        found.append(
+        margins.append(
             CertifiedMargin(
                 margin=margin, certified=choice.setting is not None, earliest=earliest, refusal=choice.refusal
             )
         )
-    return found
+    return margins

@@ -1,8 +1,8 @@
-"""The online shadow audit: a share of what gates decide is also decoded the other way, from the very same state.
+"""The shadow audit: a share of the gates' decisions is checked by decoding the other way from the same state.
 
-Samples are chosen by hash when their request is admitted, before anything is known of them. Of a chosen sample that
-was handed off, the guided continuation runs in spare rows (of one that kept guidance because its gate is suspended, the
-base tail from where the gate would have handed off), and both verdicts are a pair for `gate_models.gates.monitor`.
+Samples are chosen by hash when their request is admitted, before anything is known of them. If a chosen sample was
+handed off, its guided continuation runs in spare rows. If it kept guidance because its gate is suspended, the base tail
+runs from the step where the gate would have handed off. Both verdicts are a pair for `gate_models.gates.monitor`.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Shadow:
         self.model_hash = backend.model.spec.hash
         self.watch = GateVerdicts(self.store, self.model_hash, held_gates(backend), settings, metrics)
         self.gates = WatchedGates(backend.gates, self.watch.suspended)
-        most = settings.background_in_flight if settings.audit_in_flight is None else settings.audit_in_flight
-        self._auditor = Auditor(self.store, backend, most, settings.lease_seconds, self._told, metrics.audit_missed)
+        limit = settings.background_in_flight if settings.audit_in_flight is None else settings.audit_in_flight
+        self._auditor = Auditor(self.store, backend, limit, settings.lease_seconds, self._on_pair, metrics.audit_missed)
         self._arrived: queue.SimpleQueue[ChosenSample] = queue.SimpleQueue()
         self._lines: defaultdict[AuditedGate, deque[ChosenSample]] = defaultdict(deque)
         self._counts: defaultdict[AuditedGate, Counter[str]] = defaultdict(Counter)
@@ -89,10 +89,10 @@ class Shadow:
 
     def choose(self, prepared: Prepared) -> Prepared:
         """`prepared` with the samples that are audited, recorded as their gate must see them where it is suspended."""
-        found = self._asked(prepared)
-        if found is None:
+        watched = self._asked(prepared)
+        if watched is None:
             return prepared
-        gate, asked = found
+        gate, asked = watched
         share = self.watch.share(gate) if prepared.audit_share is None else prepared.audit_share
         chosen = chosen_samples(prepared.id, len(prepared.jobs), share)
         jobs = prepared.jobs
@@ -117,7 +117,7 @@ class Shadow:
 
     @contextmanager
     def watching(self, prepared: Prepared, handles: Sequence[Handle]) -> Iterator[None]:
-        """Takes a request's chosen samples in as they end, which they must have when the block ends."""
+        """Takes in a request's chosen samples as they end. All must have ended when the block ends."""
         self._admitted(prepared, handles)
         try:
             yield
@@ -125,16 +125,16 @@ class Shadow:
             self._wake.set()
 
     def _admitted(self, prepared: Prepared, handles: Sequence[Handle]) -> None:
-        """Quick: what follows is done on the audit's own thread."""
-        found = self._asked(prepared) if prepared.chosen else None
-        if found is None:
+        """Quick: the work is done on the audit's thread."""
+        watched = self._asked(prepared) if prepared.chosen else None
+        if watched is None:
             return
         served: Served = "handoff" if prepared.choice.gate is not None else "full"
         for index in sorted(prepared.chosen):
             if self._arrived.qsize() + sum(map(len, tuple(self._lines.values()))) >= BACKLOG:
                 self.metrics.audit_missed()
                 continue
-            self._arrived.put(ChosenSample(*found, served, prepared.id, index, handles[index]))
+            self._arrived.put(ChosenSample(*watched, served, prepared.id, index, handles[index]))
 
     # -- shutdown ----------------------------------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class Shadow:
             self._wake.wait(BUSY_SECONDS if self._auditor.busy else POLL_SECONDS)
 
     def turn(self) -> None:
-        """One round of the audit's thread: store what has ended, go on with continuations, take in what they found.
+        """One round of the audit's thread: store what has ended, go on with continuations, take in their verdicts.
 
         Raises `DatabaseError`.
         """
@@ -189,7 +189,7 @@ class Shadow:
 
     def _take(self) -> None:
         """Store the samples that have ended, those of a gate in the order of their admission: which ends first may
-        depend on the text. What a database that cannot be reached has no room for is dropped.
+        depend on the text. Samples that the database has no room for, or cannot take, are dropped.
         """
         while not self._arrived.empty():
             chosen = self._arrived.get()
@@ -206,7 +206,7 @@ class Shadow:
         counts, self._counts = self._counts, defaultdict(Counter)
         try:
             dropped = self.store.keep(cases, counts, self.settings.audit_queue)
-            self._auditor.look()
+            self._auditor.look_again()
         finally:
             if dropped:
                 logger.warning("%d shadow audits were dropped: the queue is full or cannot be reached", dropped)
@@ -226,6 +226,6 @@ class Shadow:
             self.metrics.audit_missed()
         return None
 
-    def _told(self, audit: AuditRecord, handoff: bool, full: bool) -> None:
+    def _on_pair(self, audit: AuditRecord, handoff: bool, full: bool) -> None:
         family = (audit.recipe or {}).get("family")
         self.metrics.audited(family, handoff=handoff, full=full)

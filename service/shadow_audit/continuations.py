@@ -1,4 +1,4 @@
-"""Runs audits in the engine's spare rows: a bounded number at a time, each under a lease, judged when they end."""
+"""Runs queued audits in the engine's spare rows: a bounded number at a time, each under a lease."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from service.storage.leases import MAX_ATTEMPTS, LeaseLostError
 logger = logging.getLogger(__name__)
 POLL_SECONDS: Final = 1.0
 BEATS_A_LEASE: Final = 3
-Told = Callable[[AuditRecord, bool, bool], None]
-"""Hears of a complete pair: the verdicts on the handoff's text and on the full continuation's."""
+PairCallback = Callable[[AuditRecord, bool, bool], None]
+"""Called with each complete pair: the verdicts on the handoff's text and on the full continuation's."""
 
 
 @dataclass(slots=True)
@@ -46,88 +46,88 @@ class Auditor:
         self,
         store: ShadowStore,
         backend: Backend,
-        most: int,
+        limit: int,
         lease_seconds: float,
-        told: Told,
-        missed: Callable[[int], None],
+        on_pair: PairCallback,
+        on_missed: Callable[[int], None],
     ) -> None:
-        self.store, self.backend, self.most = store, backend, most
-        self.told, self.missed = told, missed
-        self._flights: list[RunningAudit] = []
-        self._look_at = 0.0
+        self.store, self.backend, self.limit = store, backend, limit
+        self.on_pair, self.on_missed = on_pair, on_missed
+        self._running: list[RunningAudit] = []
+        self._next_look = 0.0
         self._beat = lease_seconds / BEATS_A_LEASE
         self._beaten = time.monotonic()
 
     @property
     def busy(self) -> bool:
-        return bool(self._flights)
+        return bool(self._running)
 
     def step(self) -> int:
         """Claim what there is room for, run it, finish what has ended; how many ended. Raises `DatabaseError`."""
         self._claim()
-        for flight in list(self._flights):
-            self._submit(flight)
-        ended = [flight for flight in self._flights if flight.done]
-        for flight in ended:
-            self._flights.remove(flight)  # first: where the database is gone, the audit is left to its lease
-            self._guarded(flight, self._finish)
+        for running in list(self._running):
+            self._submit(running)
+        ended = [running for running in self._running if running.done]
+        for running in ended:
+            self._running.remove(running)  # first: where the database is gone, the audit is left to its lease
+            self._guarded(running, self._finish)
         if time.monotonic() - self._beaten > self._beat:
             self._beaten = time.monotonic()
-            for flight in list(self._flights):
-                if not self._guarded(flight, lambda held: self.store.heartbeat(held.audit)):
-                    self._drop(flight)
+            for running in list(self._running):
+                if not self._guarded(running, lambda held: self.store.heartbeat(held.audit)):
+                    self._drop(running)
         return len(ended)
 
-    def look(self) -> None:
+    def look_again(self) -> None:
         """There is something new to claim; without this the database is asked once in `POLL_SECONDS`."""
-        self._look_at = 0.0
+        self._next_look = 0.0
 
     def _claim(self) -> None:
-        if len(self._flights) < self.most and time.monotonic() >= self._look_at:
+        if len(self._running) < self.limit and time.monotonic() >= self._next_look:
             given_up = self.store.give_up(self.backend.model.spec.hash)
             if given_up:
                 logger.warning("%d shadow audits are given up: each has stopped %d servers", given_up, MAX_ATTEMPTS)
-                self.missed(given_up)
-        while len(self._flights) < self.most and time.monotonic() >= self._look_at:
+                self.on_missed(given_up)
+        while len(self._running) < self.limit and time.monotonic() >= self._next_look:
             audit = self.store.claim(self.backend.model.spec.hash)
             if audit is None:
-                self._look_at = time.monotonic() + POLL_SECONDS
+                self._next_look = time.monotonic() + POLL_SECONDS
             else:
                 self._begin(audit)
 
     def stop(self) -> None:
         """Give everything back. Raises `DatabaseError`."""
-        for flight in list(self._flights):
-            self._drop(flight)
-            self._guarded(flight, lambda held: self.store.release(held.audit))
+        for running in list(self._running):
+            self._drop(running)
+            self._guarded(running, lambda held: self.store.release(held.audit))
 
     def _begin(self, audit: AuditRecord) -> None:
         try:
-            flight = RunningAudit(audit, shadow_jobs(audit))
-            for job in flight.jobs.values():
+            running = RunningAudit(audit, shadow_jobs(audit))
+            for job in running.jobs.values():
                 check_job(job, self.backend.model.spec, invariant=self.backend.engine.runner.invariant)
         except (KeyError, TypeError, ValueError) as error:
             reason = f"it cannot be rebuilt: {error}"
             self._guarded(RunningAudit(audit, {}), lambda held: self._fail(held, reason))
             return
-        self._flights.append(flight)
+        self._running.append(running)
 
-    def _submit(self, flight: RunningAudit) -> None:
+    def _submit(self, running: RunningAudit) -> None:
         """Queue in the engine where it has room; a closed one takes nothing more, and the audit is given back later."""
-        if flight.handles:
+        if running.handles:
             return
         try:
-            handles = self.backend.engine.submit_all(flight.jobs.values())
+            handles = self.backend.engine.submit_all(running.jobs.values())
         except (QueueFullError, EngineClosedError):
             return
-        flight.handles = dict(zip(flight.jobs, handles, strict=True))
+        running.handles = dict(zip(running.jobs, handles, strict=True))
 
-    def _finish(self, flight: RunningAudit) -> None:
-        audit, texts = flight.audit, dict(flight.audit.texts or {})
+    def _finish(self, running: RunningAudit) -> None:
+        audit, texts = running.audit, dict(running.audit.texts or {})
         verdicts: dict[Served, bool | None] = {"handoff": audit.handoff_ok, "full": audit.full_ok}
         rows = 0
         try:
-            for side, handle in flight.handles.items():
+            for side, handle in running.handles.items():
                 outcome = handle.result()
                 texts[side] = self.backend.model.codec.decode(list(outcome.content))
                 verdicts[side] = satisfied(handle.job.constraint, texts[side])
@@ -136,32 +136,32 @@ class Auditor:
             if error.reason == "cancelled":  # the engine closed under it
                 self.store.release(audit)
                 return
-            self._fail(flight, str(error))
+            self._fail(running, str(error))
             return
         except Exception as error:  # such as a predicate: one audit must not stop the others
             logger.exception("audit %s cannot be judged", audit.id)
-            self._fail(flight, f"it cannot be judged: {type(error).__name__}: {error}")
+            self._fail(running, f"it cannot be judged: {type(error).__name__}: {error}")
             return
         handoff, full = bool(verdicts["handoff"]), bool(verdicts["full"])
         self.store.finish(audit, handoff=handoff, full=full, rows=rows, texts=texts)
-        self.told(audit, handoff, full)
+        self.on_pair(audit, handoff, full)
 
-    def _fail(self, flight: RunningAudit, error: str) -> None:
-        logger.warning("audit %s failed: %s", flight.audit.id, error)
-        self.store.fail(flight.audit, error)
-        self.missed(1)
+    def _fail(self, running: RunningAudit, error: str) -> None:
+        logger.warning("audit %s failed: %s", running.audit.id, error)
+        self.store.fail(running.audit, error)
+        self.on_missed(1)
 
-    def _drop(self, flight: RunningAudit) -> None:
-        self._flights.remove(flight)
-        for handle in flight.handles.values():
+    def _drop(self, running: RunningAudit) -> None:
+        self._running.remove(running)
+        for handle in running.handles.values():
             handle.cancel()
 
     @staticmethod
-    def _guarded(flight: RunningAudit, call: Callable[[RunningAudit], None]) -> bool:
+    def _guarded(running: RunningAudit, call: Callable[[RunningAudit], None]) -> bool:
         """`call`, unless another server has taken the audit over meanwhile; whether it had not."""
         try:
-            call(flight)
+            call(running)
         except LeaseLostError:
-            logger.info("audit %s was taken over", flight.audit.id)
+            logger.info("audit %s was taken over", running.audit.id)
             return False
         return True

@@ -1,7 +1,7 @@
-"""A chosen sample that has ended becomes an audit: the state at its handoff, its outcome, and how to rebuild its job.
+"""A chosen sample that has ended becomes an audit: its state at the handoff, its outcome, and its job as JSON.
 
-Outcomes are those before any repair. A sample whose caller left half-way is an audit too, once it was handed off: to
-leave it out would let impatience choose the sample. Its own continuation then runs in the shadow like the other one.
+Outcomes are those before any repair. A sample whose caller left after its handoff is an audit too: leaving it out would
+let the callers' impatience choose the samples. Both of its continuations then run in the shadow.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def decided(chosen: ChosenSample) -> bool:
 
 def first_pass_ended(handle: Handle) -> bool:
     """Whether a request's first text, that before any repair, is there or never will be."""
-    return handle.done or (handle.pursuit is not None and bool(handle.pursuit.passes))
+    return handle.done or (handle.repair_loop is not None and bool(handle.repair_loop.passes))
 
 
 def satisfied(constraint: Mapping[str, object] | None, text: str) -> bool:
@@ -113,8 +113,8 @@ def satisfied(constraint: Mapping[str, object] | None, text: str) -> bool:
 
 def _first_pass(handle: Handle) -> tuple[CanvasState, bool]:
     """The run before any repair, and whether it came to its end."""
-    if handle.pursuit is not None and handle.pursuit.passes:
-        return handle.pursuit.passes[0].state, True
+    if handle.repair_loop is not None and handle.repair_loop.passes:
+        return handle.repair_loop.passes[0].state, True
     if handle.error is not None and handle.error.reason not in LEFT:
         raise SampleFailedError(str(handle.error))
     return handle.state, handle.error is None
@@ -148,8 +148,8 @@ def _view(job: Job, trace: Trace, step: int, model_hash: str) -> GateView:
 
 
 def _features(job: Job, trace: Trace, step: int, model: DenoisingModel, reader: Reader) -> dict[str, Any]:
-    found = features.vector(_view(job, trace, step, model.spec.hash), reader)
-    values = {name: float(value) for name, value in zip(features.NAMES, found, strict=True)}
+    vector = features.vector(_view(job, trace, step, model.spec.hash), reader)
+    values = {name: float(value) for name, value in zip(features.NAMES, vector, strict=True)}
     return {"schema": features.SCHEMA, "values": values}
 
 
@@ -187,20 +187,20 @@ def job_of(recipe: Mapping[str, Any]) -> Job:
 def shadow_jobs(audit: AuditRecord) -> dict[Served, Job]:
     """The continuations that are still to run, at background priority, by which of the two they are.
 
-    The shadow draws noise of its own; what the caller left goes on with the noise that it would have had.
+    The shadow draws separate noise. A text that the caller left goes on with the noise that it would have had.
     """
     recipe = audit.recipe
     if recipe is None:
         raise ValueError(f"audit {audit.id} has been forgotten and cannot be run")
     job = job_of(recipe)
     known: dict[Served, bool | None] = {"handoff": audit.handoff_ok, "full": audit.full_ok}
-    found: dict[Served, Job] = {}
+    jobs: dict[Served, Job] = {}
     for side, verdict in known.items():
         if verdict is None:
             arm = f"{audit.request_id}/{audit.sample}|{side}"
-            (made,) = continuations(
+            (continuation,) = continuations(
                 job, recipe["canvas"], audit.step, guided=side == "full", count=1, arm=arm,
                 place=tuple(recipe["place"]), purpose="audit",
             )  # fmt: skip
-            found[side] = replace(made, noise=job.noise) if side == audit.served else made
-    return found
+            jobs[side] = replace(continuation, noise=job.noise) if side == audit.served else continuation
+    return jobs

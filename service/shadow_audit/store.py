@@ -1,6 +1,6 @@
-"""The shadow audit in the database: audits queue durably, are claimed under leases, and end as numbered pairs.
+"""The shadow audit in the database: audits queue, a server claims one under a lease, and each ends as a numbered pair.
 
-Pairs of a gate are numbered in the order in which its audits were queued, whichever of them ends first.
+Pairs of a gate are numbered in the order in which its audits were queued, even where a later one ends first.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class ShadowStore:
 
     # -- samples that have ended -------------------------------------------------------------------------------------
 
-    def keep(self, cases: Sequence[AuditCandidate], counts: Mapping[AuditedGate, Counter[str]], most: int) -> int:
+    def keep(self, cases: Sequence[AuditCandidate], counts: Mapping[AuditedGate, Counter[str]], limit: int) -> int:
         """Queue audits while fewer than `most` are unfinished, and add to the gates' counts; how many did not fit.
 
         A sample that is there already is left alone.
@@ -82,7 +82,7 @@ class ShadowStore:
         now = self.database.now
         with self.database.write() as connection:
             self._know(connection, {*(case.gate for case in cases), *counts})
-            room = most - self._unfinished(connection)
+            room = limit - self._unfinished(connection)
             for index, case in enumerate(cases):
                 if room <= 0:
                     dropped[case.gate] += 1
@@ -90,8 +90,8 @@ class ShadowStore:
                 self._insert(connection, case, now + index * _APART)
                 room -= 1
             for gate in {*counts, *dropped}:
-                own = Counter(counts.get(gate, {})) + Counter(dropped=dropped[gate])
-                values = {name: GATES.c[name] + number for name, number in own.items()}
+                counted = Counter(counts.get(gate, {})) + Counter(dropped=dropped[gate])
+                values = {name: GATES.c[name] + number for name, number in counted.items()}
                 if values:
                     connection.execute(update(GATES).where(GATES.c.id == gate.id).values(values))
         return dropped.total()
@@ -225,7 +225,7 @@ class ShadowStore:
 
 
 def _due(model_hash: str) -> Select[tuple[str]]:
-    """Ids of the complete pairs without a number, of whose gate no audit that was queued earlier is unfinished."""
+    """Ids of the complete pairs that have no number yet and whose gate has no earlier audit unfinished."""
     c, other = AUDITS.c, AUDITS.alias()
     earlier = and_(other.c.gate_id == c.gate_id, other.c.status.in_(UNFINISHED), other.c.created <= c.created)
     complete = and_(c.model_hash == model_hash, c.status == "succeeded", c.sequence.is_(None))

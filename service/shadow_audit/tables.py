@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from sqlalchemy import (
@@ -13,7 +13,6 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    Row,
     String,
     Table,
     Text,
@@ -21,6 +20,7 @@ from sqlalchemy import (
 )
 
 from service.storage.database import METADATA
+from service.storage.records import Record
 
 Served = Literal["handoff", "full"]
 """Which of the two continuations the caller got; the other one runs in the shadow."""
@@ -82,7 +82,7 @@ AUDITS: Final = Table(
 
 
 @dataclass(frozen=True, slots=True)
-class AuditRecord:
+class AuditRecord(Record):
     """An audit as the database has it."""
 
     id: str
@@ -107,7 +107,7 @@ class AuditRecord:
     rows: int
     """Forward evaluations of the shadow."""
     recipe: dict[str, Any] | None
-    """The job and the state at the handoff (`shadow_case.recipe_of`); None once it is forgotten."""
+    """The job and the state at the handoff (`service.shadow_audit.sample.recipe_of`); None once it is forgotten."""
     decision: dict[str, Any] | None
     features: dict[str, Any] | None
     """What the gate saw: the feature schema, and each feature's value; None where the gate reads no statistics."""
@@ -116,16 +116,12 @@ class AuditRecord:
     token: int
     attempts: int
 
-    @staticmethod
-    def of(row: Row[Any]) -> AuditRecord:
-        return AuditRecord(*(getattr(row, item.name) for item in fields(AuditRecord)))
 
-
-AUDIT_COLUMNS: Final = tuple(AUDITS.c[item.name] for item in fields(AuditRecord))
+AUDIT_COLUMNS: Final = AuditRecord.columns(AUDITS)
 
 
 @dataclass(frozen=True, slots=True)
-class CompletedPair:
+class CompletedPair(Record):
     """Both verdicts of an audit, in the order of all servers."""
 
     sequence: int
@@ -135,9 +131,5 @@ class CompletedPair:
     full_ok: bool
     finished: float
 
-    @staticmethod
-    def of(row: Row[Any]) -> CompletedPair:
-        return CompletedPair(*(getattr(row, item.name) for item in fields(CompletedPair)))
 
-
-PAIR_COLUMNS: Final = tuple(AUDITS.c[item.name] for item in fields(CompletedPair))
+PAIR_COLUMNS: Final = CompletedPair.columns(AUDITS)

@@ -1,4 +1,4 @@
-"""What the pairs in the database say of each gate, on this server: rebuilt at the start, kept up with other servers."""
+"""The verdict on each gate from its audited pairs: read from the database at the start, then updated pair by pair."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MEANS: Final = {
 class GateVerdicts:
     """The verdict on every gate of a model. `refresh` belongs to one thread; the rest may be called from any.
 
-    `held` are the gates of this server at their own settings: what the metrics of a family are about.
+    `held` are the gates of this server at their default settings; the metrics of a family describe them.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class GateVerdicts:
     ) -> None:
         self.store, self.model_hash, self.held = store, model_hash, tuple(held)
         self.settings, self.metrics = settings, metrics
-        self._vigils: dict[AuditedGate, GateMonitor] = {}
+        self._monitors: dict[AuditedGate, GateMonitor] = {}
         self._verdicts: dict[AuditedGate, MonitorVerdict] = {}
         self._states: dict[AuditedGate, GateState] = {}
         self._names: dict[str, AuditedGate] = {}
@@ -48,7 +48,7 @@ class GateVerdicts:
             self._states[record.gate] = _state(record)
             if record.state == "suspended":
                 logger.warning("gate %s is suspended: %s", record.gate.name, _MEANS["suspended"])
-        self._tell()
+        self._publish()
 
     def verdict(self, gate: AuditedGate) -> MonitorVerdict:
         """What the pairs say; of a gate without any, that there are none."""
@@ -79,31 +79,31 @@ class GateVerdicts:
             fresh[pair.gate_id].append(pair)
         if not fresh.keys() <= self._names.keys():
             self._names |= {record.gate.id: record.gate for record in self.store.gates(self.model_hash)}
-        for gate_id, own in fresh.items():
-            self._add(self._names[gate_id], own)
+        for gate_id, pairs_of_gate in fresh.items():
+            self._add(self._names[gate_id], pairs_of_gate)
         if not self._read:
             self._forget_unfounded()
             self._read = True
         if pairs:
             self._last = pairs[-1].sequence
-            self._tell()
+            self._publish()
 
     def _add(self, gate: AuditedGate, pairs: Iterable[CompletedPair]) -> None:
-        found = [AuditPair(prompt=pair.prompt, handoff=pair.handoff_ok, full=pair.full_ok) for pair in pairs]
-        vigil = self._vigils.get(gate)
-        if vigil is None:
+        verdicts = [AuditPair(prompt=pair.prompt, handoff=pair.handoff_ok, full=pair.full_ok) for pair in pairs]
+        monitor = self._monitors.get(gate)
+        if monitor is None:
             settings = self.settings
-            vigil = GateMonitor.replay(found, margin=settings.audit_margin, confidence=settings.audit_confidence)
-            self._vigils[gate] = vigil
+            monitor = GateMonitor.replay(verdicts, margin=settings.audit_margin, confidence=settings.audit_confidence)
+            self._monitors[gate] = monitor
         else:
-            for pair in found:
-                vigil.add(pair)
-        self._verdicts[gate] = verdict = vigil.verdict
+            for pair in verdicts:
+                monitor.add(pair)
+        self._verdicts[gate] = verdict = monitor.verdict
         self._become(gate, verdict.state)
 
     def _forget_unfounded(self) -> None:
-        """A state that no pair in the database bears out is no state."""
-        for gate in [gate for gate in self._states if gate not in self._vigils]:
+        """Reset the state of gates that have no pair in the database."""
+        for gate in [gate for gate in self._states if gate not in self._monitors]:
             self._become(gate, "uncertified")
 
     def _become(self, gate: AuditedGate, state: GateState) -> None:
@@ -115,19 +115,19 @@ class GateVerdicts:
 
     # -- metrics -----------------------------------------------------------------------------------------------------
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         """A family is suspended where one of the gates that this server offers is; else it is as the most audited."""
         states: dict[str, GateState] = {}
         for family in dict.fromkeys(gate.family for gate in self.held):
-            own = [gate for gate in self.held if gate.family == family]
-            suspended = any(self.state(gate) == "suspended" for gate in own)
-            states[family] = "suspended" if suspended else self.state(self._most_audited(own))
-            for source in dict.fromkeys(gate.source for gate in own):
-                gate = self._most_audited([gate for gate in own if gate.source == source])
-                found = self.verdict(gate)
-                if found.pairs:
-                    gap = math.nan if found.gap is None else found.gap
-                    self.metrics.audit_gap(family, source, estimate=gap, low=found.low, high=found.high)
+            gates = [gate for gate in self.held if gate.family == family]
+            suspended = any(self.state(gate) == "suspended" for gate in gates)
+            states[family] = "suspended" if suspended else self.state(self._most_audited(gates))
+            for source in dict.fromkeys(gate.source for gate in gates):
+                gate = self._most_audited([gate for gate in gates if gate.source == source])
+                verdict = self.verdict(gate)
+                if verdict.pairs:
+                    gap = math.nan if verdict.gap is None else verdict.gap
+                    self.metrics.audit_gap(family, source, estimate=gap, low=verdict.low, high=verdict.high)
         self.metrics.gate_states(states)
 
     def _most_audited(self, gates: Sequence[AuditedGate]) -> AuditedGate:

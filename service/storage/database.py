@@ -1,4 +1,4 @@
-"""The database: SQLite in a file by default, PostgreSQL by URL. Schema creation, versions, transactions, its clock.
+"""Opens the database (SQLite in a file by default, PostgreSQL by URL), creates its tables and runs transactions.
 
 Times are seconds since the epoch by the database's own clock, so that servers whose clocks differ agree on a lease.
 """
@@ -110,7 +110,7 @@ def storable(text: str) -> str:
 
 
 _FAULTS: Final = (DataError, IntegrityError, NotSupportedError, ProgrammingError)
-"""A statement's own; whatever else a driver raises is the database's: gone, read-only, full, damaged."""
+"""Faults of a statement. Any other error of a driver is the database's: gone, read-only, full or damaged."""
 
 
 @contextmanager
@@ -224,14 +224,14 @@ def _prepared(database: Database) -> Database:
 
 
 def _migrate(connection: Connection) -> None:
-    found = None
+    present = None
     if inspect(connection).has_table(SCHEMA.name):
-        found = connection.scalar(select(func.max(SCHEMA.c.version)))
-    if found is not None and found > SCHEMA_VERSION:
-        raise DatabaseError(f"it was written by a newer version (schema {found}, this one knows {SCHEMA_VERSION})")
-    for version in range((found or SCHEMA_VERSION) + 1, SCHEMA_VERSION + 1):
+        present = connection.scalar(select(func.max(SCHEMA.c.version)))
+    if present is not None and present > SCHEMA_VERSION:
+        raise DatabaseError(f"it was written by a newer version (schema {present}, this one knows {SCHEMA_VERSION})")
+    for version in range((present or SCHEMA_VERSION) + 1, SCHEMA_VERSION + 1):
         MIGRATIONS[version](connection)
     METADATA.create_all(connection)
-    if found != SCHEMA_VERSION:
+    if present != SCHEMA_VERSION:
         connection.execute(text(f"DELETE FROM {SCHEMA.name}"))
         connection.execute(insert(SCHEMA).values(version=SCHEMA_VERSION))

@@ -1,6 +1,6 @@
 """Leases: which server works on a row of a queue in the database, and what becomes of it when that server dies.
 
-A holder's every write extends its lease and names the token of its claim: whoever was taken over writes nothing.
+Every write of a holder extends its lease and names the token of its claim. A server that was taken over writes nothing.
 """
 
 from __future__ import annotations

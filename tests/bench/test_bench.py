@@ -15,8 +15,9 @@ from decoding.models.bert_mini import int8 as bert_mini_int8
 from decoding.models.compute import compute_mode
 from decoding.models.registry import load_model
 from gate_models.offline.bench import run as bench
-from gate_models.offline.bench.run import BenchSettings, run, table
+from gate_models.offline.bench.run import run, table
 from gate_models.offline.bench.sequential_baseline import decode_sequentially
+from gate_models.offline.bench.settings import BenchSettings
 from gate_models.offline.benchmarks.tasks import load_task
 from gate_models.policies.names import parse_policy
 from tests.decoding.tiny import tiny_model

@@ -10,7 +10,8 @@ from gate_models.forest.heads import FateHeadEstimator, OrdinalHead
 from gate_models.gates.bundle import FateHead, GateBundle, HorizonHead
 from gate_models.gates.regime import AuditedRegime
 from gate_models.offline.gate_training.dataset import FamilyData
-from gate_models.offline.gate_training.train import TrainSettings, constant_cut, ladder
+from gate_models.offline.gate_training.settings import TrainSettings
+from gate_models.offline.gate_training.train import constant_cut, ladder
 from gate_models.offline.gate_training.value_fit import fit_head, induce
 from gate_models.statistics.fixed_sequence import FixedSequenceTest
 
@@ -73,7 +74,7 @@ def bundle(model_hash: str = "hash", *, prompts: int = 120, seed: int = 0, lengt
     )
     values = {width: fit_head(induce(data, width, runs, 0), 0, 20) for width in data.widths}
     edges = tuple(float(edge) for edge in horizon.edges_)
-    ladders: dict[int, FixedSequenceTest] = {width: ladder(data, width, head) for width, head in values.items()}
+    risk_tests: dict[int, FixedSequenceTest] = {width: ladder(data, width, head) for width, head in values.items()}
     return GateBundle(
         regime=AuditedRegime.at(data.regime, data.widths),
         model="made-up",
@@ -83,7 +84,7 @@ def bundle(model_hash: str = "hash", *, prompts: int = 120, seed: int = 0, lengt
         fates=FateHead(tuple(map(str, fate.classes_)), fate.flat().rounded()),
         horizons=HorizonHead(horizon.flat().rounded(), horizon.shift, edges),
         values=values,
-        ladders=ladders,
+        risk_tests=risk_tests,
         evidence={"task": "commongen-k3", "prompts": {"train": len(runs)}, "rollouts": 12.0, "fates": {},
                   "horizons": {"prompts": int(known.sum())}, "notes": [], "data_hash": "made-up",
                   "census": {"seed": 0}, "seed": 0, "trees": TrainSettings().trees},

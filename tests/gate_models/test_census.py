@@ -15,11 +15,13 @@ import pytest
 
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
+from gate_models.offline.benchmarks.splits import split_of
 from gate_models.offline.census import run as census
 from gate_models.offline.census.labels import counts_of, labels_of
-from gate_models.offline.census.plan import CensusSettings, plan, shard_name, split_of, units_of
+from gate_models.offline.census.plan import plan, shard_name, units_of
 from gate_models.offline.census.records import Census
 from gate_models.offline.census.report import report
+from gate_models.offline.census.settings import CensusSettings
 from gate_models.offline.census.store import digest, load_census, write_compact, write_json, write_shard
 from gate_models.offline.census.tables import to_markdown
 from gate_models.offline.census.worker import _frozen_traces, _jobs, decode_items

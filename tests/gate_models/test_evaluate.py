@@ -14,6 +14,7 @@ from gate_models.offline.benchmarks.tasks import SUBTASKS
 from gate_models.offline.evaluation import run as evaluate
 from gate_models.offline.evaluation.run import EvaluateSettings
 from gate_models.offline.model_card.card import evaluation_section
+from gate_models.offline.runs import versions
 from gate_models.offline.runs.result_file import ResultFile, identity, table
 from gate_models.policies.names import parse_policy
 from tests.decoding.tiny import tiny_model
@@ -149,9 +150,9 @@ def test_another_version_decodes_again(
     out, one = tmp_path / "result.json", replace(SETTINGS, tasks=("few-keywords",), policies=("base",))
     evaluate.run(one, out)
     if name == "torch":
-        monkeypatch.setattr(evaluate.torch, "__version__", "0.0")
+        monkeypatch.setattr(versions.torch, "__version__", "0.0")
     else:
-        monkeypatch.setattr(evaluate, "version", lambda _: "0.0")
+        monkeypatch.setattr(versions, "version", lambda _: "0.0")
     evaluate.run(one, out)
     assert len(counting.labels) == 2
 

@@ -16,13 +16,12 @@ from gate_models.gates.learned import PolicyGate, RawGate, ValueGate
 from gate_models.offline.benchmarks.tasks import TaskPrompt
 from gate_models.offline.gate_audit.accuracy import cross_validated
 from gate_models.offline.gate_audit.arms import arms_at, decided_steps, never_arms
-from gate_models.offline.gate_audit.report import source_table
-from gate_models.offline.gate_audit.results import Fluency, at_same_rows, results
+from gate_models.offline.gate_audit.report import plot, source_table
+from gate_models.offline.gate_audit.results import at_same_rows, results
 from gate_models.offline.gate_audit.sources import all_arms
 from gate_models.offline.gate_audit.sweep import SweepSettings, run_job, sweep, sweep_steps
-from gate_models.offline.gate_frontier import plot
 from gate_models.offline.gate_training.dataset import rows_of
-from gate_models.offline.scorers.fluency import load_judge
+from gate_models.offline.scorers.fluency import Fluency, load_judge
 from tests.decoding.tiny import tiny_model
 from tests.gate_models import synthetic_gates as gates
 

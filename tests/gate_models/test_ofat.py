@@ -9,10 +9,9 @@ import pytest
 
 from decoding.models.protocol import DenoisingModel
 from gate_models.offline.census import one_factor
-from gate_models.offline.census.plan import CensusSettings
 from gate_models.offline.census.report import report
-from gate_models.offline.census.tables import to_markdown
-from gate_models.offline.coupling import variance_ratio
+from gate_models.offline.census.settings import CensusSettings
+from gate_models.offline.census.tables import to_markdown, variance_ratio
 from tests.decoding.tiny import tiny_model
 from tests.gate_models.test_census import in_process
 

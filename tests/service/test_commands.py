@@ -21,8 +21,11 @@ def astargate(*arguments, code=0):
     return found
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["serve", "--help"], ["generate", "--help"], ["models", "--help"]])
-def test_help_never_loads_torch(arguments):
+@pytest.mark.parametrize(
+    "command", ["", "serve", "generate", "models", "census run", "evaluate", "bench", "gate audit", "train mini"]
+)
+def test_help_never_loads_torch(command):
+    arguments = [*command.split(), "--help"]
     script = (
         "import sys\nfrom service.cli import app\n"
         f"try:\n    app({arguments})\nexcept SystemExit as end:\n    assert not end.code, end.code\n"

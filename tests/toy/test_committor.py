@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from decoding.engine.handle import DecodingResult
-from gate_models.committor.committor import BASE, GUIDED, Arm, Committor, Coupling, State, cell_jobs, collect
+from gate_models.committor.choices import Coupling
+from gate_models.committor.committor import BASE, GUIDED, Arm, Committor, State, cell_jobs, collect
 from gate_models.offline.toy.exact_committor import ExactToy
 from gate_models.offline.toy.exact_step import Phase, Rules, schedule
 from gate_models.offline.toy.model import random_tables

@@ -1,4 +1,6 @@
-"""Success per second of the shipped model's forms: float32, 8-bit integers, and shallower encoders (speed alone).
+"""`astargate bench-precision`: success per second of the forms of the shipped model.
+
+Forms are float32, 8-bit integers, and shallower encoders (for speed alone).
 
 Forms take turns, round by round, so that a busy machine slows all alike; seconds are the sum over rounds. A shallower
 encoder is the shipped one with layers left out: untrained as such, it shows the most that a trained one could save.
@@ -6,7 +8,6 @@ encoder is the shipped one with layers left out: untrained as such, it shows the
 
 from __future__ import annotations
 
-import argparse
 import copy
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,10 +16,10 @@ from torch import nn
 
 from decoding.models.bert_mini.int8 import in_int8
 from decoding.models.bert_mini.network import MiniModel
-from decoding.models.compute import compute_mode
 from decoding.models.registry import load_model, shipped_model
 from gate_models.offline.benchmarks.tasks import load_task
 from gate_models.offline.evaluation.run import EvaluateSettings, decode
+from gate_models.offline.runs import markdown
 from gate_models.policies.names import parse_policy
 from gate_models.statistics.intervals import wilson
 
@@ -57,24 +58,18 @@ def measure(task: str, policy: str, prompts: int, rounds: int) -> str:
 def table(rows: Mapping[str, int], seconds: Mapping[str, float], successes: Mapping[str, int], count: int) -> str:
     """Rows and successes a second relative to the first form."""
     first = next(iter(rows))
-    lines = ["| form | success | rows / s | speed | successes / s |", "|---|---|---|---|---|"]
+    lines = []
     for name in rows:
         speed = rows[name] / seconds[name]
         low, high = wilson(successes[name], count)
         gain = successes[name] / seconds[name] / max(1e-9, successes[first] / seconds[first])
         lines.append(
-            f"| {name} | {successes[name] / count:.2f} ({low:.2f}-{high:.2f}) | {speed:.0f} "
-            f"| {speed / (rows[first] / seconds[first]):.2f}x | {gain:.2f}x |"
+            (
+                name,
+                f"{successes[name] / count:.2f} ({low:.2f}-{high:.2f})",
+                f"{speed:.0f}",
+                f"{speed / (rows[first] / seconds[first]):.2f}x",
+                f"{gain:.2f}x",
+            )
         )
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--task", default="commongen-k4")
-    parser.add_argument("--policy", default="full_cfg:w2")
-    parser.add_argument("--prompts", type=int, default=100)
-    parser.add_argument("--rounds", type=int, default=2)
-    arguments = parser.parse_args()
-    with compute_mode(1):
-        print(measure(arguments.task, arguments.policy, arguments.prompts, arguments.rounds))
+    return markdown.table(("form", "success", "rows / s", "speed", "successes / s"), lines)

@@ -35,37 +35,13 @@ from decoding.request.job import Job
 from decoding.sampling.block_schedule import step_at
 from decoding.sampling.noise import NoiseKey
 from gate_models.offline.bench.sequential_baseline import decode_sequentially
+from gate_models.offline.bench.settings import BenchSettings
 from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task
 from gate_models.policies.names import NamedPolicy, parse_policy
 
 POLICIES = ("full_cfg", "base", "handoff:0.3:k8")
 PEAK_SIZE = {"cuda": 8192}
 """Side of the matrix product that shows a device's peak (1024 elsewhere): large enough to fill it."""
-
-
-@dataclass(frozen=True, slots=True)
-class BenchSettings:
-    """What a benchmark is made from."""
-
-    model: str = "mini"
-    device: str = "cpu"
-    dtype: str = "float32"
-    threads: int = 1
-    concurrency: tuple[int, ...] = (1, 8, 32)
-    requests: int = 32
-    gen_length: int = 16
-    repeats: int = 3
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not self.concurrency or min(self.concurrency) < 1:
-            raise ValueError(
-                f"concurrency {','.join(map(str, self.concurrency)) or 'is empty'}: "
-                "give whole numbers of at least 1, such as --concurrency 1,8"
-            )
-        for name in ("requests", "repeats", "gen_length", "threads"):
-            if (value := getattr(self, name)) < 1:
-                raise ValueError(f"{name} is {value}; give --{name.replace('_', '-')} of at least 1")
 
 
 class _Clock(NullObserver):

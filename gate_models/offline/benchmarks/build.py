@@ -1,11 +1,10 @@
-"""Write every task's prompt file: `python -m gate_models.offline.benchmarks.build --data DIR`.
+"""Write every task's prompt file: `astargate build-prompts --data DIR`.
 
 The same data and seed give the same files, byte for byte.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from typing import Final
 
 from gate_models.offline.benchmarks import ccg, cognac, collie, commongen, held_out, ifeval
 from gate_models.offline.benchmarks.sources import SEED, distinct
-from gate_models.offline.benchmarks.tasks import TaskPrompt, prompts_folder
+from gate_models.offline.benchmarks.tasks import TaskPrompt
 
 Builder = Callable[[Path, random.Random], Iterator[TaskPrompt]]
 BUILDERS: Final[dict[str, Builder]] = {
@@ -47,11 +46,3 @@ def build(data: Path, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for name in BUILDERS:
         (out / f"{name}.jsonl").write_text("".join(lines_of(name, data)), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder with commongen/, collie/ and cognac/")
-    parser.add_argument("--out", type=Path, default=prompts_folder())
-    arguments = parser.parse_args()
-    build(arguments.data, arguments.out)

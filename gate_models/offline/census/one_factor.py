@@ -13,9 +13,9 @@ from pathlib import Path
 from gate_models.committor.fates import CENSORED, HANDOFF_FATES
 from gate_models.offline.census import run as census
 from gate_models.offline.census.labels import labels_of
-from gate_models.offline.census.plan import CensusSettings
 from gate_models.offline.census.records import Census
 from gate_models.offline.census.report import Quartiles, fate_counts, handoff_class
+from gate_models.offline.census.settings import CensusSettings
 from gate_models.offline.census.store import load_census
 
 CENTRE = "centre"

@@ -1,4 +1,4 @@
-"""What a census is made of: settings, the prompts in a balanced order, and the work that is still to do for each."""
+"""The work of a census: its prompts in a balanced order, and what is still to do for each."""
 
 from __future__ import annotations
 
@@ -7,103 +7,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Any
 
-from gate_models.committor.committor import BASE, GUIDED, Arm, Coupling
-from gate_models.committor.horizon import FREEZE_GRID, GridPoint, grid_points
+from gate_models.committor.committor import BASE, GUIDED, Arm
+from gate_models.committor.horizon import GridPoint, grid_points
+from gate_models.offline.benchmarks.splits import split_of
 from gate_models.offline.benchmarks.tasks import TaskPrompt, expand, load_task
+from gate_models.offline.census.settings import CensusSettings
 from gate_models.offline.runs.trace_codec import step_count
-
-SPLITS: Final = (("train", 0.40), ("calibrate", 0.35), ("audit", 0.25))
-"""Three disjoint prompt sets and their shares: gates learn, are set and are judged on different prompts."""
-
-
-@dataclass(frozen=True, slots=True)
-class CensusSettings:
-    """What a census is made from. `IDENTITY` must stay as it is in one folder; the rest may grow."""
-
-    subtasks: tuple[str, ...]
-    prompts: int | None = None
-    """Prompts a subtask; None: all it has."""
-    rollouts: int = 24
-    """N a cell."""
-    seed: int = 0
-    model: str = "mini"
-    weight: float = 2.0
-    """Guidance scale of the run that is frozen."""
-    repeats: int = 2
-    """Recorded runs at that weight; the first is frozen, the others are for features that see a whole run."""
-    extra_weights: tuple[float, ...] = (0.0, 0.5, 1.0, 4.0)
-    """One further recorded run at each."""
-    grid: tuple[float, ...] = FREEZE_GRID
-    """Freeze grid: a* and fates are read on it."""
-    extra_grid: tuple[float, ...] = ()
-    """Further fractions with cells, for gates that look later."""
-    tail_widths: tuple[int, ...] = (1,)
-    """Base arms by tail width; 1 is always there."""
-    sweep: tuple[float, ...] = ()
-    """Weights of the weight sweep (`guidance_fate`), fresh runs at each; with 0."""
-    switch: bool = False
-    """Also fresh runs that hand off at each grid point (Definition 1's ensemble form)."""
-    gen_length: int | None = None
-    steps: int | None = None
-    """Canvas and steps of every prompt; None: each task's own."""
-    temperature: float = 1.0
-    block_length: int | None = None
-    order: str = "confidence"
-    guided_width: int = 1
-    coupling: Coupling = "independent"
-    device: str = "cpu"
-    dtype: str = "float32"
-    invariant: bool = True
-    threads: int = 1
-    max_rows: int = 64
-
-    def __post_init__(self) -> None:
-        if self.rollouts < 1 or self.repeats < 1:
-            raise ValueError("rollouts and repeats must be at least 1")
-        if self.weight <= 0:
-            raise ValueError("the frozen run needs a weight above 0; weight 0 belongs into the extra weights")
-        if self.weight in self.extra_weights:
-            raise ValueError(f"weight {self.weight:g} is the frozen run's already; leave it out of the extra weights")
-        if self.sweep and (0.0 not in self.sweep or len(set(self.sweep)) < 2):
-            raise ValueError("a weight sweep needs weight 0 and one above it, such as 0,0.5,1,2,4")
-        if any(width < 1 for width in self.tail_widths):
-            raise ValueError("tail widths must be at least 1")
-
-    @property
-    def arms(self) -> tuple[Arm, ...]:
-        """Base arms by width, then the guided one."""
-        widths = sorted({1, *self.tail_widths})
-        return (BASE, *(Arm(False, width) for width in widths if width > 1), GUIDED)
-
-
-IDENTITY: Final = (
-    "seed",
-    "weight",
-    "grid",
-    "gen_length",
-    "steps",
-    "temperature",
-    "block_length",
-    "order",
-    "guided_width",
-    "coupling",
-    "dtype",
-    "invariant",
-)
-"""Settings that every shard of a folder shares."""
-
-
-def split_of(seed: int, task: str, prompt: str) -> str:
-    """The prompt set of a prompt: a function of the seed and its name alone, stable when prompts are added."""
-    digest = hashlib.blake2b(f"{seed}\x1f{task}\x1f{prompt}".encode(), digest_size=8).digest()
-    at = int.from_bytes(digest) / 2**64
-    for name, share in SPLITS:
-        if at < share:
-            return name
-        at -= share
-    return SPLITS[-1][0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,11 +118,17 @@ def run_name(weight: float, repeat: int) -> str:
     return f"w{weight:g}#{repeat}"
 
 
+def arms_of(settings: CensusSettings) -> tuple[Arm, ...]:
+    """Base arms by width, then the guided one."""
+    widths = sorted({1, *settings.tail_widths})
+    return (BASE, *(Arm(False, width) for width in widths if width > 1), GUIDED)
+
+
 def cells_of(settings: CensusSettings, steps: int) -> Iterator[tuple[str, GridPoint, Arm, float]]:
     """Every cell of a prompt: (kind, point, arm, weight)."""
     points = grid_points(steps, (*settings.grid, *settings.extra_grid))
     for point in points:
-        for arm in settings.arms:
+        for arm in arms_of(settings):
             yield "freeze", point, arm, settings.weight
     start = GridPoint(0, (0.0,))
     for weight in sorted(set(settings.sweep)):

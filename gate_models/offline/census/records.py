@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoding.records.trace import Trace
-from gate_models.committor.committor import Coupling
+from gate_models.committor.choices import Coupling
 from gate_models.offline.census.plan import run_name
 from gate_models.offline.runs.trace_codec import decode_trace
 

@@ -19,14 +19,14 @@ from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, cast, get_args
+from typing import Any, Final
 
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from gate_models.committor.committor import Coupling
-from gate_models.offline.census.plan import IDENTITY, CensusSettings, Done, WorkItem, plan, run_name, shards_of
+from gate_models.offline.census.plan import Done, WorkItem, plan, run_name, shards_of
 from gate_models.offline.census.records import CensusError
+from gate_models.offline.census.settings import IDENTITY, CensusSettings
 from gate_models.offline.census.store import (
     MANIFEST,
     is_compact,
@@ -36,8 +36,8 @@ from gate_models.offline.census.store import (
     write_json,
 )
 from gate_models.offline.census.worker import CensusWorker, ShardDone
-from gate_models.offline.evaluation.run import software
 from gate_models.offline.runs.process_pool import Processes, StoppedError
+from gate_models.offline.runs.versions import software
 
 logger = logging.getLogger(__name__)
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -162,13 +162,6 @@ def code_version() -> dict[str, str]:
     for path in sorted(root.rglob("*.py")):
         found.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
     return {**software(), "decoder": found.hexdigest()[:16]}
-
-
-def coupling_named(name: str) -> Coupling:
-    """The coupling of that name. Raises `ValueError`."""
-    if name not in get_args(Coupling):
-        raise ValueError(f"coupling {name!r} is unknown; use one of {', '.join(get_args(Coupling))}")
-    return cast(Coupling, name)
 
 
 def read_done(out: Path, settings: CensusSettings) -> dict[tuple[str, str], Done]:

@@ -23,8 +23,9 @@ from decoding.request.job import Job, Sampling
 from decoding.sampling.noise import NoiseKey
 from gate_models.committor.committor import Cell, cell_jobs, collect, judge_of
 from gate_models.committor.horizon import committed_fraction, state_at, switch_jobs
-from gate_models.offline.census.plan import CellWork, CensusSettings, Unit, WorkItem, run_name, shard_name
+from gate_models.offline.census.plan import CellWork, Unit, WorkItem, run_name, shard_name
 from gate_models.offline.census.records import CellRecord, RunRecord
+from gate_models.offline.census.settings import CensusSettings
 from gate_models.offline.census.store import write_shard
 from gate_models.offline.runs.process_pool import Report
 from gate_models.offline.runs.trace_codec import decode_trace, encode_trace

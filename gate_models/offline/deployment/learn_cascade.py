@@ -1,6 +1,6 @@
-"""Learn the order of preset `auto` from evaluations: at every place the attempt that pays most per forward evaluation.
+"""Learn the order in which preset `auto` tries policies, from evaluations: the attempt that pays most comes first.
 
-Given what has been tried, a prompt is still unsolved with the product of its failure rates; the next attempt is the one
+A prompt is still unsolved with the product of the failure rates of what has been tried. The next attempt is the one
 with the most expected successes among the unsolved per expected row (greedy, as for a stochastic set cover). Failure
 rates are per prompt, shrunk towards the policy's mean by `PRIOR` imagined samples. A policy may come again: another
 seed. An optional bound keeps out policies whose texts are less fluent than full CFG's by more than a factor.
@@ -8,7 +8,6 @@ seed. An optional bound keeps out policies whose texts are less fluent than full
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -21,15 +20,15 @@ from numpy.typing import NDArray
 
 from decoding.constraints import FAMILIES
 from gate_models.offline.deployment.results import Cells, Sample, truncated
-from gate_models.policies.cascade import AttemptOrder, Cascades, read_cascades, shipped_path, write_cascades
+from gate_models.policies.cascade import AttemptOrder, Cascades, read_cascades, write_cascades
 from gate_models.policies.names import parse_policy
 
 PRIOR: Final = 1.0
 TRUNCATED: Final = (0, 2, 4)
-"""Repair rounds of which policies are read off runs with more."""
+"""Numbers of repair rounds whose policies are read off runs with more."""
 REFERENCE: Final = "full_cfg"
 PROVENANCE: Final = ("seed", "precision", "versions", "machine")
-"""Parts of a result's header that a plan keeps."""
+"""Parts of a result's header that an order keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ def greedy_order(candidates: Sequence[Candidate], length: int) -> tuple[str, ...
     unsolved = np.ones(candidates[0].rates.size)
     order = []
     for _ in range(length):
-        gains = [float(unsolved @ found.rates) / found.rows for found in candidates]
+        gains = [float(unsolved @ one.rates) / one.rows for one in candidates]
         best = candidates[int(np.argmax(gains))]
         order.append(best.name)
         unsolved = unsolved * (1.0 - best.rates)
@@ -75,49 +74,50 @@ def greedy_order(candidates: Sequence[Candidate], length: int) -> tuple[str, ...
 
 
 def learn(result: Mapping[str, Any], *, length: int = 6, fluency_factor: float | None = None) -> list[AttemptOrder]:
-    """A plan for every family of an evaluation (`astargate evaluate --out`) that ordered policies can be read from."""
-    plans = []
+    """An order for each family in an evaluation (`astargate evaluate --out`); tasks that are no family are left out."""
+    orders = []
     for task, cells in result["tasks"].items():
         if task not in FAMILIES:
             continue
-        found = [
+        candidates = [
             candidate(name, samples, _prompts(samples), _perplexity(name, cells["policies"]))
             for name, samples in rounds(cells["samples"]).items()
         ]
         if fluency_factor is not None:
-            found = _fluent(found, fluency_factor)
+            candidates = _fluent(candidates, fluency_factor)
         evidence = {
             **{name: result[name] for name in PROVENANCE if name in result},
-            "prompts": int(found[0].rates.size),
+            "prompts": int(candidates[0].rates.size),
             "splits": list(result.get("settings", {}).get("splits", ())),
             "fluency_factor": fluency_factor,
             "measured": {
-                c.name: {"success": float(c.rates.mean()), "rows": c.rows, "perplexity": c.perplexity} for c in found
+                c.name: {"success": float(c.rates.mean()), "rows": c.rows, "perplexity": c.perplexity}
+                for c in candidates
             },
         }
-        plans.append(AttemptOrder(task, result["model_hash"], greedy_order(found, length), evidence))
-    return plans
+        orders.append(AttemptOrder(task, result["model_hash"], greedy_order(candidates, length), evidence))
+    return orders
 
 
 def rounds(cells: Cells) -> Cells:
     """Every policy that can be an attempt; one with repair also with fewer rounds (`TRUNCATED`), read off its run."""
-    found: dict[str, Sequence[Sample]] = {}
+    attempts: dict[str, Sequence[Sample]] = {}
     for name, samples in cells.items():
         named = parse_policy(name)
         if named.attempts > 1 or named.policy.preset == "auto":
             continue
         repair = named.policy.repair
-        for most in TRUNCATED if repair and samples[0].get("history") else ():
-            if repair and most < repair.max_rounds:
-                fewer = re.sub(r"(:repair\d+x)\d+", rf"\g<1>{most}", name) if most else _unrepaired(name)
-                if fewer not in cells and fewer not in found:
-                    found[fewer] = truncated(samples, most + 1)
-        found[name] = samples
-    return found
+        for limit in TRUNCATED if repair and samples[0].get("history") else ():
+            if repair and limit < repair.max_rounds:
+                fewer = re.sub(r"(:repair\d+x)\d+", rf"\g<1>{limit}", name) if limit else _unrepaired(name)
+                if fewer not in cells and fewer not in attempts:
+                    attempts[fewer] = truncated(samples, limit + 1)
+        attempts[name] = samples
+    return attempts
 
 
 def _perplexity(name: str, measured: Mapping[str, Any]) -> float | None:
-    """Of a policy's texts; of a truncated one, those of the run that it is read off (most are its own)."""
+    """Of a policy's texts; of a truncated policy, of the run that it is read off, which shares most of its texts."""
     same = [row for other, row in measured.items() if _unrepaired(other) == _unrepaired(name)]
     value: float | None = measured.get(name, same[0]).get("fluency", {}).get("perplexity")
     return value
@@ -138,23 +138,14 @@ def _fluent(candidates: Sequence[Candidate], factor: float) -> list[Candidate]:
     return [c for c in candidates if c.perplexity is None or c.perplexity <= factor * bound]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Learn plans from a result file and write them beside those of other families and models."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("result", type=Path, help="of astargate evaluate --out")
-    parser.add_argument("--out", type=Path, default=shipped_path())
-    parser.add_argument("--length", type=int, default=6, help="attempts of a plan")
-    parser.add_argument("--fluency-factor", type=float, help="most perplexity, in that of full_cfg")
-    given = parser.parse_args(arguments)
-    result = json.loads(given.result.read_text(encoding="utf-8"))
-    fresh = learn(result, length=given.length, fluency_factor=given.fluency_factor)
-    keys = {(plan.family, plan.model_hash) for plan in fresh}
-    earlier = read_cascades(given.out).plans if given.out.is_file() else ()
-    kept = [plan for plan in earlier if (plan.family, plan.model_hash) not in keys]
-    write_cascades(Cascades((*kept, *fresh)), given.out)
-    for plan in fresh:
-        print(f"{plan.family}: {', '.join(plan.attempts)}")
+def run(result: Path, out: Path, length: int = 6, fluency_factor: float | None = None) -> list[AttemptOrder]:
+    """Learn orders from a result file and write them beside those of other families and models.
 
-
-if __name__ == "__main__":
-    main()
+    Raises `ValueError` where the result has no sample of some prompt or `out` is no file of cascades.
+    """
+    learned = learn(json.loads(result.read_text(encoding="utf-8")), length=length, fluency_factor=fluency_factor)
+    keys = {(order.family, order.model_hash) for order in learned}
+    earlier = read_cascades(out).plans if out.is_file() else ()
+    kept = [order for order in earlier if (order.family, order.model_hash) not in keys]
+    write_cascades(Cascades((*kept, *learned)), out)
+    return learned

@@ -1,8 +1,7 @@
-"""The deployment view as tables, numbers and a picture: `python -m gate_models.offline.deployment.report RESULT...`."""
+"""The deployment view as tables, numbers and a picture: what `astargate deployment report` writes."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -15,29 +14,32 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from gate_models.offline.deployment.results import FULL, Cells, Row, curves_of, merged, pooled, rows_of
-from gate_models.offline.deployment.verdicts import ALL, Rows, aim, line, ruled, winners
+from gate_models.offline.deployment.verdicts import ALL, Rows, by_family, winners
+from gate_models.offline.runs import markdown
 from gate_models.offline.scorers.fluency import load_judge
 from gate_models.statistics.intervals import Estimate
 
-AIMS: Final = "handoff:0.3:repair3x4,base:repair3x4,auto"
+COMPARED: Final = ("handoff:0.3:repair3x4", "base:repair3x4", "auto")
+"""Policies that are compared family by family unless others are named."""
 
 
 def table(task: str, rows: Sequence[Row]) -> str:
     """Markdown: one line a policy, then each beside every best-of-n run at its own rows."""
     heads = ["policy", "success [95 %]", f"minus {FULL} [95 %]", "rows", f"minus {FULL} [95 %]", "ppl", "repeats"]
-    lines = [f"### {task} ({rows[0].prompts} prompts)", "", *ruled(heads)]
-    for row in rows:
-        cells = [
-            row.policy,
-            f"{row.success.value:.3f} [{row.success.low:.3f}, {row.success.high:.3f}]",
-            "" if row.gain is None else row.gain.signed,
-            f"{row.rows:.1f}" + ("" if row.of_full is None else f" ({row.of_full:.0%})"),
-            "" if row.more_rows is None else _span(row.more_rows),
-            "-" if row.perplexity is None else f"{row.perplexity:.0f}",
-            f"{row.repeats:.2f}",
-        ]
-        lines.append(line(cells))
-    return "\n".join([*lines, *_best_of(rows)]) + "\n"
+    policies = markdown.table(heads, map(_cells, rows))
+    return "\n".join([f"### {task} ({rows[0].prompts} prompts)", "", policies, *_best_of(rows)]) + "\n"
+
+
+def _cells(row: Row) -> list[str]:
+    return [
+        row.policy,
+        f"{row.success.value:.3f} [{row.success.low:.3f}, {row.success.high:.3f}]",
+        "" if row.gain is None else row.gain.signed,
+        f"{row.rows:.1f}" + ("" if row.of_full is None else f" ({row.of_full:.0%})"),
+        "" if row.more_rows is None else _span(row.more_rows),
+        "-" if row.perplexity is None else f"{row.perplexity:.0f}",
+        f"{row.repeats:.2f}",
+    ]
 
 
 def _span(estimate: Estimate) -> str:
@@ -47,14 +49,11 @@ def _span(estimate: Estimate) -> str:
 def _best_of(rows: Sequence[Row]) -> list[str]:
     """Success of each policy minus best-of-n's at the same rows; policies that none is set beside are left out."""
     runs = list(rows[0].best_of)
-    lines = []
-    for row in rows:
-        cells = [_signed(row.best_of[name].difference) for name in runs]
-        if any(cells):
-            lines.append(line([row.policy, *cells]))
+    differences = ([row.policy, *(_signed(row.best_of[name].difference) for name in runs)] for row in rows)
+    lines = [cells for cells in differences if any(cells[1:])]
     if not lines:
         return []
-    return ["", "Minus best-of-n stopped at the same rows [95 %]:", "", *ruled(["policy", *runs]), *lines]
+    return ["", "Minus best-of-n stopped at the same rows [95 %]:", "", markdown.table(["policy", *runs], lines)]
 
 
 def _signed(estimate: Estimate | None) -> str:
@@ -104,30 +103,34 @@ def as_json(rows: Rows, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"made_from": made, "tasks": {task: [asdict(row) for row in listed] for task, listed in rows.items()}}
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write `deployment.md`, `deployment.json` and `frontier.png`."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("results", type=Path, nargs="+", help="of astargate evaluate --out")
-    parser.add_argument("--out", type=Path, required=True, help="folder")
-    parser.add_argument("--aim", default=AIMS, help="policies that are compared family by family")
-    given = parser.parse_args(arguments)
-    results = [json.loads(path.read_text(encoding="utf-8")) for path in given.results]
+def write(paths: Sequence[Path], out: Path, compared: Sequence[str] = COMPARED) -> None:
+    """Write `deployment.md`, `deployment.json` and `frontier.png` into the folder `out`.
+
+    `compared`: policies that are compared family by family. Raises `ValueError` where the results are of different
+    models or seeds.
+    """
+    results = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
     tasks, judge = merged(results), load_judge()
     rows = {task: rows_of(cells, judge) for task, cells in tasks.items()}
     whole = pooled(tasks)
     rows[ALL] = rows_of(whole, judge)
-    parts = [table(ALL, rows[ALL]), *(aim(rows, name.strip()) for name in given.aim.split(","))]
-    parts.append(winners(rows, {**tasks, ALL: whole}))
-    parts += [table(task, listed) for task, listed in rows.items() if task != ALL]
-    parts += [best_of_points(ALL, whole), *(best_of_points(task, cells) for task, cells in tasks.items())]
-    given.out.mkdir(parents=True, exist_ok=True)
-    content = as_json(rows, results)
-    (given.out / "deployment.md").write_text("\n".join(parts), encoding="utf-8")
-    (given.out / "deployment.json").write_text(json.dumps(_rounded(content), indent=0) + "\n", encoding="utf-8")
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "deployment.md").write_text(_report(rows, {**tasks, ALL: whole}, compared), encoding="utf-8")
+    content = _rounded(as_json(rows, results))
+    (out / "deployment.json").write_text(json.dumps(content, indent=0) + "\n", encoding="utf-8")
     title = (
         f"{results[0]['model']} {results[0]['model_hash']}, {rows[ALL][0].prompts} prompts, seed {results[0]['seed']}"
     )
-    frontier(rows[ALL], whole, title, given.out / "frontier.png")
+    frontier(rows[ALL], whole, title, out / "frontier.png")
+
+
+def _report(rows: Rows, tasks: Mapping[str, Cells], compared: Sequence[str]) -> str:
+    """All prompts together first, then family by family."""
+    families = [task for task in rows if task != ALL]
+    parts = [table(ALL, rows[ALL]), *(by_family(rows, policy) for policy in compared), winners(rows, tasks)]
+    parts += [table(task, rows[task]) for task in families]
+    parts += [best_of_points(task, tasks[task]) for task in (ALL, *families)]
+    return "\n".join(parts)
 
 
 def _rounded(content: Any) -> Any:
@@ -136,7 +139,3 @@ def _rounded(content: Any) -> Any:
     if isinstance(content, dict):
         return {name: _rounded(value) for name, value in content.items()}
     return [_rounded(value) for value in content] if isinstance(content, list | tuple) else content
-
-
-if __name__ == "__main__":
-    main()

@@ -1,9 +1,9 @@
-"""The deployment view: success against forward evaluations of every policy, and best-of-n at the same rows.
+"""What each policy would do for a user: its success against its cost, and best-of-n at the same cost.
 
 Read from results of `astargate evaluate --out`. A `:bestN` run holds best-of-n for every smaller n and every budget in
-between: its samples remember after how many rows which text satisfied. Matched rows: best-of-n stopped at the budget at
-which its mean rows equal the other policy's, linear in between; beyond the tries that were run its success is known
-within bounds only. Intervals of differences resample prompts.
+between: its samples remember after how many rows a text satisfied. Best-of-n is compared at matched rows: it is stopped
+at the budget at which its mean rows equal the other policy's, linear in between. Beyond the tries that were run its
+success is known within bounds only. Intervals of differences resample prompts.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class Curve:
         return self.rows.mean(0), self.success.mean(0)
 
     def bounds(self, rows: float) -> tuple[float, float] | None:
-        """Least and largest success at mean `rows`; equal but beyond what was run, None below one text.
+        """Smallest and largest success at mean `rows`; equal but beyond what was run, None below one text.
 
         A further try costs a text and solves one prompt at best, so that more rows than were run add at most their
         number of the cheapest texts.
         """
-        own_rows, success = self.points()
-        if rows < own_rows[0]:
+        known_rows, success = self.points()
+        if rows < known_rows[0]:
             return None
-        least = float(np.interp(rows, own_rows, success))
-        more = max(0.0, rows - float(own_rows[-1])) / float(self.rows[:, 0].min())
-        return least, max(least, min(1.0, least + more))
+        lower = float(np.interp(rows, known_rows, success))
+        more = max(0.0, rows - float(known_rows[-1])) / float(self.rows[:, 0].min())
+        return lower, max(lower, min(1.0, lower + more))
 
     def at(self, rows: float) -> float | None:
         """Success at mean `rows`; None where it is not known, or below one text."""
@@ -66,11 +66,11 @@ def best_of_curve(name: str, samples: Sequence[Sample]) -> Curve:
     histories: dict[str, list[Any]] = {}
     for sample in samples:
         histories.setdefault(sample["prompt_id"], []).append(sample["history"])
-    most = max(len(history) for found in histories.values() for history in found)
+    longest = max(len(history) for listed in histories.values() for history in listed)
     prompts = tuple(sorted(histories))
     ends = np.array(
         [
-            np.mean([[h[min(tries, len(h) - 1)][:2] for tries in range(most)] for h in histories[prompt]], axis=0)
+            np.mean([[h[min(tries, len(h) - 1)][:2] for tries in range(longest)] for h in histories[prompt]], axis=0)
             for prompt in prompts
         ],
         dtype=np.float64,
@@ -80,7 +80,7 @@ def best_of_curve(name: str, samples: Sequence[Sample]) -> Curve:
 
 def curves_of(cells: Cells) -> list[Curve]:
     """The curves of a task's `:bestN` runs."""
-    return [best_of_curve(name, found) for name, found in cells.items() if parse_policy(name).attempts > 1]
+    return [best_of_curve(name, samples) for name, samples in cells.items() if parse_policy(name).attempts > 1]
 
 
 def beyond(samples: Sequence[Sample], curve: Curve, *, seed: int = 0) -> Estimate | None:
@@ -96,9 +96,9 @@ def beyond(samples: Sequence[Sample], curve: Curve, *, seed: int = 0) -> Estimat
         return None
     rng = np.random.default_rng(seed)
     drawn = rng.multinomial(rows.size, np.full(rows.size, 1 / rows.size), size=REPLICATES) / rows.size
-    spent, own_rows, own_success = drawn @ rows, drawn @ curve.rows, drawn @ curve.success
-    found = drawn @ success - _between(spent, own_rows, own_success)
-    low, high = np.quantile(found, [0.025, 0.975])
+    spent, curve_rows, curve_success = drawn @ rows, drawn @ curve.rows, drawn @ curve.success
+    differences = drawn @ success - _between(spent, curve_rows, curve_success)
+    low, high = np.quantile(differences, [0.025, 0.975])
     return Estimate(float(success.mean()) - at, float(low), float(high), "prompt_bootstrap")
 
 
@@ -110,16 +110,16 @@ def _between(at: Values, points: Values, values: Values) -> Values:
     line = np.arange(at.size)
     start, end = points[line, right - 1], points[line, right]
     share = np.clip((at - start) / np.maximum(end - start, 1e-12), 0.0, 1.0)
-    found: Values = values[line, right - 1] * (1 - share) + values[line, right] * share
-    return found
+    between: Values = values[line, right - 1] * (1 - share) + values[line, right] * share
+    return between
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class BestOfN:
     """Best-of-n at the rows of another policy."""
 
     bounds: tuple[float, float] | None
-    """Least and largest success (see `Curve.bounds`); None where one text costs more."""
+    """Smallest and largest success (see `Curve.bounds`); None where one text costs more."""
     difference: Estimate | None
     """The other policy's success minus it, prompts resampled; None where it is not known, and for itself."""
 
@@ -140,7 +140,7 @@ class Row:
     """Rows minus full CFG's, paired by prompt."""
     perplexity: float | None
     repeats: float
-    best_of: Mapping[str, Beside]
+    best_of: Mapping[str, BestOfN]
     """By `:bestN` run."""
 
 
@@ -149,32 +149,31 @@ def rows_of(cells: Cells, judge: Judge) -> list[Row]:
     curves = curves_of(cells)
     full = cells.get(FULL)
     reference = None if full is None else (by_prompt(full), by_prompt(full, "rows"))
-    found = []
+    rows = []
     for name, samples in cells.items():
         texts = [sample["text"] for sample in samples]
-        own, spent = by_prompt(samples), float(np.mean([sample["rows"] for sample in samples]))
+        success, spent = by_prompt(samples), float(np.mean([sample["rows"] for sample in samples]))
         paired = None if name == FULL else reference
-        beside = {curve.name: _beside(name, samples, spent, curve) for curve in curves}
-        found.append(
+        rows.append(
             Row(
                 policy=name,
-                prompts=len(own),
+                prompts=len(success),
                 success=_success(samples),
                 rows=spent,
-                gain=None if paired is None else paired_bootstrap(own, paired[0]),
+                gain=None if paired is None else paired_bootstrap(success, paired[0]),
                 of_full=None if full is None else spent / float(np.mean([sample["rows"] for sample in full])),
                 more_rows=None if paired is None else paired_bootstrap(by_prompt(samples, "rows"), paired[1]),
                 perplexity=fluency(judge, texts)["perplexity"],
                 repeats=float(np.mean([has_adjacent_repeat(text) for text in texts])),
-                best_of=beside,
+                best_of={curve.name: _best_of(name, samples, spent, curve) for curve in curves},
             )
         )
-    return found
+    return rows
 
 
-def _beside(name: str, samples: Sequence[Sample], rows: float, curve: Curve) -> Beside:
+def _best_of(name: str, samples: Sequence[Sample], rows: float, curve: Curve) -> BestOfN:
     same = name in {curve.name, first_pass(curve.name)}
-    return Beside(curve.bounds(rows), None if same else beyond(samples, curve))
+    return BestOfN(curve.bounds(rows), None if same else beyond(samples, curve))
 
 
 def first_pass(name: str) -> str:
@@ -184,10 +183,10 @@ def first_pass(name: str) -> str:
 
 def _success(samples: Sequence[Sample]) -> Estimate:
     """Wilson where each prompt has one text (a bootstrap of successes alone has no width), else over prompts."""
-    own = by_prompt(samples)
-    if len(own) == len(samples):
+    success = by_prompt(samples)
+    if len(success) == len(samples):
         return proportion(sum(sample["satisfied"] for sample in samples), len(samples))
-    return bootstrap(np.array(list(own.values())))
+    return bootstrap(np.array(list(success.values())))
 
 
 def truncated(samples: Sequence[Sample], passes: int) -> Sequence[Sample]:
@@ -195,12 +194,12 @@ def truncated(samples: Sequence[Sample], passes: int) -> Sequence[Sample]:
 
     Equal to a run that stops there: noise, reopened positions and texts do not depend on what comes later.
     """
-    found: list[Sample] = []
+    shorter: list[Sample] = []
     for sample in samples:
         ends = sample["history"][:passes]
         best = next((end for end in ends if end[1]), ends[0])
-        found.append({**sample, "rows": ends[-1][0], "satisfied": best[1], "text": best[2], "history": []})
-    return found
+        shorter.append({**sample, "rows": ends[-1][0], "satisfied": best[1], "text": best[2], "history": []})
+    return shorter
 
 
 def plain(cells: Cells) -> Cells:
@@ -210,7 +209,7 @@ def plain(cells: Cells) -> Cells:
         for name, samples in cells.items()
         if samples and samples[0].get("history") and parse_policy(name).policy.preset != "auto"
     }
-    return {**{name: found for name, found in firsts.items() if name not in cells}, **cells}
+    return {**{name: samples for name, samples in firsts.items() if name not in cells}, **cells}
 
 
 def merged(results: Sequence[Mapping[str, Any]]) -> Mapping[str, Cells]:

@@ -1,4 +1,4 @@
-"""What the deployment view asks: is a policy ahead of full CFG at fewer rows, of best-of-n at the same? What wins?"""
+"""Which policy to deploy: is one ahead of full CFG at fewer rows, or of best-of-n at the same rows, and which wins?"""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from gate_models.offline.deployment.results import FULL, Cells, Row, first_pass
+from gate_models.offline.runs.markdown import table
 from gate_models.statistics.bootstrap import by_prompt, paired_bootstrap
 
 ALL: Final = "all prompts"
@@ -16,77 +17,69 @@ Verdict = Literal["yes", "tie", "no", "open", "-"]
 _EQUAL: Final = 1e-9
 
 
-def line(cells: Sequence[str]) -> str:
-    """A line of a Markdown table."""
-    return "| " + " | ".join(cells) + " |"
-
-
-def ruled(heads: Sequence[str]) -> list[str]:
-    """The head of a Markdown table."""
-    return [line(heads), "|" + "---|" * len(heads)]
-
-
-def against_full(own: Row, full: Row) -> Verdict:
+def against_full(row: Row, full: Row) -> Verdict:
     """Whether a policy has more success than full CFG at fewer rows."""
-    if own.rows >= full.rows:
+    if row.rows >= full.rows:
         return "no"
-    ahead = own.success.value - full.success.value
+    ahead = row.success.value - full.success.value
     return "yes" if ahead > _EQUAL else "tie" if ahead >= -_EQUAL else "no"
 
 
-def against_best_of(own: Row) -> Verdict:
-    """Whether a policy is ahead of every best-of-n at its own rows; `open` where that was not run far enough to tell,
+def against_best_of(row: Row) -> Verdict:
+    """Whether a policy is ahead of every best-of-n at the same rows; `open` where that was not run far enough to tell,
     "-" where one text of each costs more.
 
     Best-of-n of the policy itself is another policy, and counts.
     """
-    bounds = [found.bounds for found in own.best_of.values() if found.bounds is not None]
+    bounds = [best.bounds for best in row.best_of.values() if best.bounds is not None]
     if not bounds:
         return "-"
-    value = own.success.value
-    if any(least > value + _EQUAL for least, _ in bounds):
+    value = row.success.value
+    if any(lower > value + _EQUAL for lower, _ in bounds):
         return "no"
-    if any(most > value + _EQUAL for _, most in bounds):
+    if any(upper > value + _EQUAL for _, upper in bounds):
         return "open"
-    return "tie" if any(most >= value - _EQUAL for _, most in bounds) else "yes"
+    return "tie" if any(upper >= value - _EQUAL for _, upper in bounds) else "yes"
 
 
-def best_beside(own: Row) -> str:
+def best_beside(row: Row) -> str:
     """The best-of-n run that stands best at the rows of a policy: its success, or the bounds of it."""
-    known = {name: found.bounds for name, found in own.best_of.items() if found.bounds is not None}
+    known = {name: best.bounds for name, best in row.best_of.items() if best.bounds is not None}
     if not known:
         return ""
     name = max(known, key=lambda name: (known[name][1], known[name][0]))
-    least, most = known[name]
-    return (f"{least:.3f}" if least == most else f"{least:.3f} to {most:.3f}") + f" ({name})"
+    lower, upper = known[name]
+    return (f"{lower:.3f}" if lower == upper else f"{lower:.3f} to {upper:.3f}") + f" ({name})"
 
 
-def aim(rows: Rows, policy: str) -> str:
+def by_family(rows: Rows, policy: str) -> str:
     """Where a policy does what it is for, family by family, and how often; empty where it was not run."""
     heads = ["family (prompts)", FULL, policy, f"minus {FULL} [95 %]", "more at fewer rows"]
-    lines = ruled([*heads, "best of n at these rows", "beats it"])
+    heads += ["best of n at these rows", "beats it"]
+    lines = []
     won: Counter[Verdict] = Counter()
     ahead: Counter[Verdict] = Counter()
     certain = 0
     for task, listed in rows.items():
-        found = {row.policy: row for row in listed}
-        if task == ALL or policy not in found or FULL not in found:
+        policies = {row.policy: row for row in listed}
+        if task == ALL or policy not in policies or FULL not in policies:
             continue
-        own, full = found[policy], found[FULL]
-        more, beats = against_full(own, full), against_best_of(own)
+        row, full = policies[policy], policies[FULL]
+        more, beats = against_full(row, full), against_best_of(row)
         won[more] += 1
         ahead[beats] += 1
-        certain += own.gain is not None and own.gain.low > 0 and own.rows < full.rows
-        cells = [
-            f"{task} ({own.prompts})",
-            f"{full.success.value:.3f} at {full.rows:.1f}",
-            f"{own.success.value:.3f} at {own.rows:.1f}",
-            "" if own.gain is None else own.gain.signed,
-            "equal" if more == "tie" else more,
-            best_beside(own),
-            beats,
-        ]
-        lines.append(line(cells))
+        certain += row.gain is not None and row.gain.low > 0 and row.rows < full.rows
+        lines.append(
+            [
+                f"{task} ({row.prompts})",
+                f"{full.success.value:.3f} at {full.rows:.1f}",
+                f"{row.success.value:.3f} at {row.rows:.1f}",
+                "" if row.gain is None else row.gain.signed,
+                "equal" if more == "tie" else more,
+                best_beside(row),
+                beats,
+            ]
+        )
     if not won:
         return ""
     counted = (
@@ -95,17 +88,17 @@ def aim(rows: Rows, policy: str) -> str:
         f"{ahead['yes']}, level on {ahead['tie']}, behind on {ahead['no']}; cheaper than any one text on {ahead['-']}; "
         f"best-of-n was not run far enough to tell on {ahead['open']}. Point estimates."
     )
-    return "\n".join([f"#### {policy}, family by family", "", *lines, "", counted]) + "\n"
+    return "\n".join([f"#### {policy}, family by family", "", table(heads, lines), "", counted]) + "\n"
 
 
 def _best(rows: Sequence[Row]) -> list[Row]:
-    """The most success first; among equals the fewest rows."""
+    """The largest success first; among equals the fewest rows."""
     return sorted(rows, key=lambda row: (-row.success.value, row.rows))
 
 
 def winners(rows: Rows, tasks: Mapping[str, Cells]) -> str:
-    """The policy with the most success on every set of prompts, at no more rows than full CFG and at any."""
-    lines = ruled(["prompts", f"at no more rows than {FULL}", "minus the next [95 %]", "at any rows"])
+    """The policy with the largest success on every set of prompts, at no more rows than full CFG and at any."""
+    lines = []
     wins: Counter[str] = Counter()
     for task in (ALL, *(task for task in rows if task != ALL)):
         listed = rows.get(task, ())
@@ -117,16 +110,18 @@ def winners(rows: Rows, tasks: Mapping[str, Cells]) -> str:
         if task != ALL:
             wins[first.policy] += 1
         other = next((row for row in within[1:] if first_pass(row.policy) != first.policy), None)
-        cells = [
-            task,
-            _named(first),
-            "" if other is None else _less(tasks[task], first, other),
-            _named(_best(listed)[0]),
-        ]
-        lines.append(line(cells))
+        lines.append(
+            [
+                task,
+                _named(first),
+                "" if other is None else _less(tasks[task], first, other),
+                _named(_best(listed)[0]),
+            ]
+        )
     counted = ", ".join(f"`{name}` on {count}" for name, count in wins.most_common())
     text = f"At no more rows than full CFG the most success (then the fewest rows) has {counted} families."
-    return "\n".join(["#### What wins", "", *lines, "", text]) + "\n"
+    heads = ["prompts", f"at no more rows than {FULL}", "minus the next [95 %]", "at any rows"]
+    return "\n".join(["#### What wins", "", table(heads, lines), "", text]) + "\n"
 
 
 def _named(row: Row) -> str:

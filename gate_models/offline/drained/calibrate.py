@@ -1,23 +1,24 @@
-"""Calibrate the threshold of the `drained` gate for each family, commit order and tail width.
+"""Choose the threshold at which the `drained` gate ends guidance, for each family, commit order and tail width.
 
-One guided run a (prompt, sample, order) is recorded; every threshold is read off its steps (`gate_sweep`), and only
-the base tails from the distinct handoff steps are decoded. The loss of a threshold is full CFG's success in confidence
-order less its own, averaged over a prompt's samples; prompts are independent, and none is an audit prompt.
+One guided run is recorded for each prompt, sample and order. Every threshold is read off its steps, and only the base
+tails from the distinct handoff steps are decoded (`gate_audit.sweep`). The loss of a threshold is full CFG's success in
+confidence order less the threshold's, averaged over a prompt's samples. Prompts are independent, and none is an audit
+prompt.
 
-Two readings. *Point estimate*: the largest threshold whose mean loss is at most `MARGIN`. Smaller thresholds have no
-say in it, unlike earlier cuts for `constant`: most of their texts are the same, and in a guidance-first order more
-guidance is no safer (its full guidance loses too). It is the default of `gate.source = "drained"` and promises nothing:
-its standard error is about .03 on 60 prompts, and it was chosen. *Certificate* (`gate.margin`): fixed-sequence
-learn-then-test from the smallest threshold upwards with betting bounds, 95 %, at each margin of the ladder's table.
+There are two readings. The *point estimate* is the largest threshold whose mean loss is at most `MARGIN`. Smaller
+thresholds have no say in it, unlike earlier cuts for `constant`: nearly all of their texts are the same, and in a
+guidance-first order more guidance is no safer (full guidance loses there too). It is the default of
+`gate.source = "drained"` and promises nothing: its standard error is about .03 on 60 prompts, and it was chosen. The
+*certificate* (`gate.margin`) is the largest threshold that a fixed-sequence test accepts (learn then test, from the
+smallest threshold upwards, betting bounds, 95 %), at each margin in `MARGINS`.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,13 +33,13 @@ from decoding.models.registry import load_model
 from decoding.policy.gate import GateSettings
 from decoding.request.job import regime_of
 from gate_models.gates.drained import DrainedThreshold, read_thresholds, write_thresholds
+from gate_models.offline.benchmarks.splits import split_of
 from gate_models.offline.benchmarks.tasks import TaskPrompt, expand, load_task
 from gate_models.offline.census.noninferiority import MARGIN
-from gate_models.offline.census.plan import split_of
+from gate_models.offline.drained.settings import CalibrationSettings
 from gate_models.offline.gate_audit.arms import Arms, arms_at, decided_steps, never_arms
-from gate_models.offline.gate_audit.results import Fluency
 from gate_models.offline.gate_audit.sweep import SweepSettings, SweptRun, run_job, sweep
-from gate_models.offline.scorers.fluency import load_judge
+from gate_models.offline.scorers.fluency import Fluency, load_judge
 from gate_models.statistics.bootstrap import bootstrap
 from gate_models.statistics.fixed_sequence import MARGINS, FixedSequenceTest
 
@@ -50,52 +51,38 @@ SPLIT_SEED: Final = 0
 """Of the prompt sets: that of the census behind the learned gates."""
 
 
-@dataclass(frozen=True, slots=True)
-class CalibrationPlan:
-    """What is calibrated, and on how much."""
-
-    tasks: tuple[str, ...]
-    prompts: int | None = 100
-    """Prompts a task outside the audit set, the first of them; None: those whose runs are there, nothing is decoded."""
-    samples: int = 1
-    seed: int = 5000
-    guidance_scale: float = 2.0
-    temperature: float = 1.0
-    boost_threshold: float = 0.8
-    guided_width: int = 8
-    """At most so many positions a guided step of the boosted order."""
-
-    def settings(self, order: str) -> SweepSettings:
-        """The sweep of one commit order."""
-        boosted = order != REFERENCE
-        return SweepSettings(
-            samples=self.samples,
-            seed=self.seed,
-            guidance_scale=self.guidance_scale,
-            temperature=self.temperature,
-            order=order,
-            guided_width=self.guided_width if boosted else 1,
-            boost_threshold=self.boost_threshold if boosted else None,
-            widths=WIDTHS,
-            gates=(),
-            thresholds=THRESHOLDS,
-            wide=False,
-            record="commits",
-        )
-
-
 ORDERS: Final = (REFERENCE, "guidance_boost")
 
 
-def prompts_of(task: str, count: int | None) -> list[TaskPrompt]:
-    """The first `count` prompts of a task that are not in the audit set (all there are where it has fewer; None).
+def sweep_settings(settings: CalibrationSettings, order: str) -> SweepSettings:
+    """The sweep of one commit order."""
+    boosted = order != REFERENCE
+    return SweepSettings(
+        samples=settings.samples,
+        seed=settings.seed,
+        guidance_scale=settings.guidance_scale,
+        temperature=settings.temperature,
+        order=order,
+        guided_width=settings.guided_width if boosted else 1,
+        boost_threshold=settings.boost_threshold if boosted else None,
+        widths=WIDTHS,
+        gates=(),
+        thresholds=THRESHOLDS,
+        wide=False,
+        record="commits",
+    )
 
-    Of a task with several canvases those of the commonest alone: a threshold serves the canvas that it was measured on.
+
+def prompts_of(task: str, count: int | None) -> list[TaskPrompt]:
+    """The first `count` prompts of a task that are not in the audit set; all of them where it has fewer, and for None.
+
+    Where a task has several canvases, only the prompts of the commonest: a threshold serves the canvas that it was
+    measured on.
     """
     prompts = load_task(task)
     ((canvas, _),) = Counter((prompt.gen_length, prompt.steps) for prompt in prompts).most_common(1)
-    own = [prompt for prompt in prompts if (prompt.gen_length, prompt.steps) == canvas]
-    return [prompt for prompt in own if split_of(SPLIT_SEED, task, prompt.id) != "audit"][:count]
+    fitting = [prompt for prompt in prompts if (prompt.gen_length, prompt.steps) == canvas]
+    return [prompt for prompt in fitting if split_of(SPLIT_SEED, task, prompt.id) != "audit"][:count]
 
 
 def sweep_path(folder: Path, task: str, order: str) -> Path:
@@ -104,10 +91,10 @@ def sweep_path(folder: Path, task: str, order: str) -> Path:
 
 
 def swept(
-    model: DenoisingModel, prompts: Sequence[TaskPrompt], order: str, plan: CalibrationPlan, folder: Path
+    model: DenoisingModel, prompts: Sequence[TaskPrompt], order: str, settings: CalibrationSettings, folder: Path
 ) -> list[SweptRun]:
     """The runs of one task's prompts in one order; what `folder` holds already is kept."""
-    return sweep(model, prompts, plan.settings(order), sweep_path(folder, prompts[0].task, order))
+    return sweep(model, prompts, sweep_settings(settings, order), sweep_path(folder, prompts[0].task, order))
 
 
 def held_prompts(folder: Path, task: str, samples: int) -> list[TaskPrompt]:
@@ -118,41 +105,42 @@ def held_prompts(folder: Path, task: str, samples: int) -> list[TaskPrompt]:
         lines = path.read_text(encoding="utf-8").split("\n")[1:-1] if path.is_file() else []
         counted = Counter(json.loads(line)["prompt"] for line in lines)
         whole.append({prompt for prompt, count in counted.items() if count >= samples})
-    found = [prompt for prompt in prompts_of(task, None) if prompt.id in whole[0] & whole[1]]
-    if not found:
+    held = [prompt for prompt in prompts_of(task, None) if prompt.id in whole[0] & whole[1]]
+    if not held:
         raise ValueError(f"{folder} holds no prompt of task '{task}' in both orders")
-    return found
+    return held
 
 
-def calibrate(model: DenoisingModel, plan: CalibrationPlan, folder: Path) -> list[DrainedThreshold]:
+def calibrate(model: DenoisingModel, settings: CalibrationSettings, folder: Path) -> list[DrainedThreshold]:
     """One threshold for each family, order and tail width."""
-    found, fluency = [], Fluency(load_judge())
-    for task in plan.tasks:
-        prompts = held_prompts(folder, task, plan.samples) if plan.prompts is None else prompts_of(task, plan.prompts)
-        runs = {order: swept(model, prompts, order, plan, folder) for order in ORDERS}
+    thresholds, fluency = [], Fluency(load_judge())
+    for task in settings.tasks:
+        held = settings.prompts is None
+        prompts = held_prompts(folder, task, settings.samples) if held else prompts_of(task, settings.prompts)
+        runs = {order: swept(model, prompts, order, settings, folder) for order in ORDERS}
         full = never_arms(runs[REFERENCE], 1)
         for order in ORDERS:
-            job = run_job(model, runs[order][0].prompt, 0, plan.settings(order))
+            job = run_job(model, runs[order][0].prompt, 0, sweep_settings(settings, order))
             regime = regime_of(replace(job, policy=replace(job.policy, gate=GateSettings("drained"))), model.spec.hash)
             regimes = [replace(regime, tail_width=width) for width in WIDTHS]
-            found += [_threshold(runs[order], full, own, plan, task, fluency) for own in regimes]
-    return found
+            thresholds += [_threshold(runs[order], full, one, settings, task, fluency) for one in regimes]
+    return thresholds
 
 
 def _threshold(
-    runs: Sequence[SweptRun], full: Arms, regime: Regime, plan: CalibrationPlan, task: str, fluency: Fluency
+    runs: Sequence[SweptRun], full: Arms, regime: Regime, settings: CalibrationSettings, task: str, fluency: Fluency
 ) -> DrainedThreshold:
     arms = {
         theta: arms_at(runs, "drained", regime.tail_width, decided_steps(runs, DrainedGate(theta), regime))
         for theta in THRESHOLDS
     }
-    losses = {theta: full.by_prompt(full.success - own.success) for theta, own in arms.items()}
+    losses = {theta: full.by_prompt(full.success - arm.success) for theta, arm in arms.items()}
     threshold = largest_within({theta: float(loss.mean()) for theta, loss in losses.items()}, MARGIN)
     evidence = {
         "task": task,
         "prompts": len({run.prompt.id for run in runs}),
-        "samples": plan.samples,
-        "seed": plan.seed,
+        "samples": settings.samples,
+        "seed": settings.seed,
         "margin": MARGIN,
         "judge": fluency.judge.name,
         "full_cfg": _texts(full, fluency),
@@ -186,68 +174,41 @@ def _rounded(value: float) -> float:
 
 
 def largest_within(losses: Mapping[float, float], margin: float) -> float | None:
-    """The largest threshold that loses at most `margin`, which saves most; None where every one loses more."""
+    """The largest threshold that loses at most `margin`: it ends guidance earliest. None where every one loses more."""
     return max((theta for theta, loss in losses.items() if loss <= margin + 1e-12), default=None)
 
 
 def certified(losses: Mapping[float, NDArray[np.float64]]) -> dict[str, float | None]:
     """By margin: the largest threshold whose loss is below it with 95 % confidence, smaller ones tested first."""
-    ladder = FixedSequenceTest.calibrate([((theta, 0.0), losses[theta]) for theta in sorted(losses)])
-    chosen = {margin: ladder.choose(margin, CONFIDENCE).setting for margin in MARGINS}
+    test = FixedSequenceTest.calibrate([((theta, 0.0), losses[theta]) for theta in sorted(losses)])
+    chosen = {margin: test.choose(margin, CONFIDENCE).setting for margin in MARGINS}
     return {f"{margin:g}": None if setting is None else setting[0] for margin, setting in chosen.items()}
 
 
-def beside(found: Sequence[DrainedThreshold], path: Path) -> list[DrainedThreshold]:
-    """`found`, behind the thresholds of other regimes that `path` holds already."""
+def beside(thresholds: Sequence[DrainedThreshold], path: Path) -> list[DrainedThreshold]:
+    """`thresholds`, behind those of other regimes that `path` holds already."""
     earlier = read_thresholds(path) if path.is_file() else []
-    fresh = {one.regime for one in found}
-    return [*(one for one in earlier if one.regime not in fresh), *found]
+    fresh = {one.regime for one in thresholds}
+    return [*(one for one in earlier if one.regime not in fresh), *thresholds]
 
 
-def main() -> None:
-    """Command line."""
-    own = CalibrationPlan(())
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", default="all")
-    parser.add_argument("--prompts", type=int, default=100, help="prompts a task outside the audit set")
-    parser.add_argument("--held", action="store_true", help="the prompts whose runs are there, whatever their number")
-    parser.add_argument("--samples", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=5000)
-    parser.add_argument("--guidance-scale", type=float, default=own.guidance_scale)
-    parser.add_argument("--temperature", type=float, default=own.temperature)
-    parser.add_argument("--boost-threshold", type=float, default=own.boost_threshold)
-    parser.add_argument("--guided-width", type=int, default=own.guided_width, help="of the boosted order, above 1")
-    parser.add_argument("--model", default="mini")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--sweeps", type=Path, required=True, help="folder of the decoded runs; a stopped run goes on")
-    parser.add_argument("--out", type=Path, help="JSON to write, beside what it has; without it only runs are decoded")
-    arguments = parser.parse_args()
-    if arguments.held and arguments.out is None:
-        parser.error("--held decodes nothing; give --out too")
-    prompts = None if arguments.held else arguments.prompts
-    plan = CalibrationPlan(
-        expand(arguments.tasks.split(",")),
-        prompts,
-        arguments.samples,
-        arguments.seed,
-        arguments.guidance_scale,
-        arguments.temperature,
-        arguments.boost_threshold,
-        arguments.guided_width,
-    )
-    with compute_mode(arguments.threads):
-        model = load_model(arguments.model)
-        if arguments.out is None:
-            for task in plan.tasks:
+def run(
+    settings: CalibrationSettings, sweeps: Path, out: Path | None = None, *, model: str = "mini", threads: int = 1
+) -> list[DrainedThreshold]:
+    """Decode into the folder `sweeps` what it lacks, then write the thresholds into `out` beside what it has.
+
+    Without `out` runs are only decoded. Raises `ValueError` where nothing is to be decoded and none is to be written.
+    """
+    if settings.prompts is None and out is None:
+        raise ValueError("the prompts whose runs are there need no decoding; name a file to write too")
+    settings = replace(settings, tasks=expand(settings.tasks))
+    with compute_mode(threads):
+        loaded = load_model(model)
+        if out is None:
+            for task in settings.tasks:
                 for order in ORDERS:
-                    swept(model, prompts_of(task, plan.prompts), order, plan, arguments.sweeps)
-            return
-        found = calibrate(model, plan, arguments.sweeps)
-    write_thresholds(beside(found, arguments.out), arguments.out)
-    for one in found:
-        regime = one.regime
-        print(regime.family, regime.order, f"K={regime.tail_width}", one.threshold, one.certified)
-
-
-if __name__ == "__main__":
-    main()
+                    swept(loaded, prompts_of(task, settings.prompts), order, settings, sweeps)
+            return []
+        thresholds = calibrate(loaded, settings, sweeps)
+    write_thresholds(beside(thresholds, out), out)
+    return thresholds

@@ -9,11 +9,9 @@ import platform
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
-import torch
 from tqdm import tqdm
 
 from decoding.constraints import parse
@@ -24,13 +22,14 @@ from decoding.engine.scheduler import Scheduler
 from decoding.models.compute import compute_mode
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.sampling.commit_order import guided_orders
+from decoding.sampling.commit_order import guidance_first_orders
+from gate_models.offline.benchmarks.splits import split_of
 from gate_models.offline.benchmarks.tasks import TaskPrompt, expand, load_task
-from gate_models.offline.census.plan import split_of
 from gate_models.offline.evaluation.jobs import EvaluationJobs
 from gate_models.offline.evaluation.measured_horizons import check_recorded
 from gate_models.offline.evaluation.settings import ABLATIONS, EvaluateSettings
 from gate_models.offline.runs.result_file import ResultFile, identity, summarise, table
+from gate_models.offline.runs.versions import software
 from gate_models.offline.scorers.fluency import fluency, load_judge
 from gate_models.policies.names import NamedPolicy, at_weight, parse_policy
 
@@ -109,15 +108,6 @@ def named_policies(settings: EvaluateSettings) -> list[NamedPolicy]:
     else:
         named = [parse_policy(name) for name in settings.policies]
     return list({policy.name: policy for policy in named}.values())
-
-
-def software() -> dict[str, str]:
-    """Versions that a text can depend on."""
-    try:
-        own = version("astargate")
-    except PackageNotFoundError:
-        own = "source tree"
-    return {"astargate": own, "torch": torch.__version__}
 
 
 def versions(model: DenoisingModel, settings: EvaluateSettings) -> dict[str, Any]:
@@ -206,7 +196,7 @@ def _identity(
     kept = {name: value for name, value in asdict(settings).items() if name not in own}
     if not settings.without:  # the rule, and what every result before the option had
         del kept["without"]
-    if named.policy.order in guided_orders() or named.policy.preset == "auto":
+    if named.policy.order in guidance_first_orders() or named.policy.preset == "auto":
         kept["text_margins"] = model.spec.text_margins
     shown = [asdict(prompt) for prompt in prompts]
     return identity(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gate_models.offline.census.plan import SPLITS
+from gate_models.offline.benchmarks.splits import SPLITS
 
 ABLATIONS: Final[Mapping[str, Mapping[str, Any]]] = {
     "whole_words": {"continuation_ids": frozenset()},
@@ -20,23 +20,29 @@ class EvaluateSettings:
     """What an evaluation is made from; written into its result."""
 
     tasks: tuple[str, ...]
+    """Families (tasks of the benchmarks), or `all`."""
     policies: tuple[str, ...]
+    """Policies, such as base,full_cfg,handoff:0.3:k8,policy,value:0.002:k8."""
     weights: tuple[float, ...] = ()
-    """Guidance scales to sweep; empty: each policy's own."""
+    """Guidance scales to sweep, such as 0,1,2,4; empty: that of each policy."""
     n: int | None = None
+    """Prompts of a family."""
     splits: tuple[str, ...] = ()
-    """Only the prompts of these sets (`census_plan.SPLITS`) among them; empty: all."""
+    """Only the prompts of these sets among them: train, calibrate, audit."""
     samples: int = 1
+    """Texts of a prompt."""
     seed: int = 0
+    """Seed of every text."""
     canvas: int | None = None
-    """Canvas and steps of every prompt; None: each task's own."""
+    """Canvas and steps of every prompt."""
     temperature: float = 1.0
+    """Sampling temperature."""
     without: tuple[str, ...] = ()
     """Parts of guidance-first orders that are left out: `whole_words`, the rules that end a started word under
     guidance; `text_margins`, the rule that fills a canvas's ends last.
     """
     block_length: int | None = None
-    """Semi-autoregressive blocks; None: the whole canvas."""
+    """Semi-autoregressive blocks."""
     model: str = "mini"
     device: str = "cpu"
     dtype: str = "float32"
@@ -44,7 +50,7 @@ class EvaluateSettings:
     max_rows: int = 64
     invariant: bool = False
     fluency_model: str | None = None
-    """Local folder of a causal language model that judges fluency; None: the shipped judge."""
+    """Local folder of a causal language model that judges fluency."""
     census: str | None = None
     """Folder of the census whose horizons policy `recorded` hands off at."""
 

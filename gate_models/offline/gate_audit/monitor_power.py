@@ -1,12 +1,11 @@
-"""`python -m gate_models.offline.gate_audit.monitor_power`: the audited pairs that a `Vigil` needs.
+"""`astargate gate power`: how many audited pairs a `GateMonitor` needs before it decides.
 
-All streams are folded at once, by the rule of `Vigil` and to its verdicts (tested); prompts are distinct. What matters
-beside the gap is how often a pair's outcomes differ (the discordance).
+All streams are folded at once, by the rule of `GateMonitor` and to its verdicts (tested); prompts are distinct.
+What matters beside the gap is how often a pair's outcomes differ (the discordance).
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gate_models.gates.monitor import FIRST, epoch_error
+from gate_models.offline.runs import markdown
 from gate_models.statistics.betting import growths
 from gate_models.statistics.confidence_sequence import STAKES, later_share
 
@@ -42,8 +42,8 @@ class Course:
     def delays(self, state: int, after: int = 0) -> NDArray[np.float64]:
         """[streams]: pairs from `after` (exclusive) until a state is first seen; infinite where it never is."""
         seen = self.state[:, after:] == state
-        found: NDArray[np.float64] = np.where(seen.any(1), seen.argmax(1) + 1.0, math.inf)
-        return found
+        waited: NDArray[np.float64] = np.where(seen.any(1), seen.argmax(1) + 1.0, math.inf)
+        return waited
 
 
 def draw(rng: np.random.Generator, streams: int, pairs: int, *, gap: float, discordance: float) -> Gaps:
@@ -53,13 +53,13 @@ def draw(rng: np.random.Generator, streams: int, pairs: int, *, gap: float, disc
     """
     if not abs(gap) <= discordance <= 1.0:
         raise ValueError(f"a gap of {gap} needs a discordance from {abs(gap)} to 1, got {discordance}")
-    found = rng.random((streams, pairs))
-    worse = found < (discordance - gap) / 2.0
-    return (found < discordance).astype(np.int8) - 2 * worse.astype(np.int8)
+    drawn = rng.random((streams, pairs))
+    worse = drawn < (discordance - gap) / 2.0
+    return (drawn < discordance).astype(np.int8) - 2 * worse.astype(np.int8)
 
 
 def fold(gaps: Gaps, *, margin: float = 0.03, confidence: float = 0.95) -> Course:
-    """What a `Vigil` says after each pair, for every stream of handoff - full [streams, pairs]."""
+    """What a `GateMonitor` says after each pair, for every stream of handoff - full [streams, pairs]."""
     streams, pairs = gaps.shape
     values, stakes = np.array([-1.0, 0.0, 1.0]), len(STAKES)
     enough = 1.0 / np.array([epoch_error(epoch, 1.0 - confidence) for epoch in range(pairs + 1)])
@@ -70,10 +70,10 @@ def fold(gaps: Gaps, *, margin: float = 0.03, confidence: float = 0.95) -> Cours
     change = np.full((stakes, streams), FIRST / stakes)
     whole = np.full((stakes, streams), 1.0 / stakes)  # zero once the gate is certified or suspended
     states, epochs = (np.empty((pairs, streams), dtype=np.int8) for _ in range(2))
-    for pair, found in enumerate(np.ascontiguousarray(gaps.T) + 1):
+    for pair, outcome in enumerate(np.ascontiguousarray(gaps.T) + 1):
         change += later[pair - begun]
-        change *= wins.take(found + 3 * (epoch % 2), axis=1)
-        whole *= above.take(found, axis=1)
+        change *= wins.take(outcome + 3 * (epoch % 2), axis=1)
+        whole *= above.take(outcome, axis=1)
         certified = np.flatnonzero(whole.sum(0) >= enough[0] / FIRST)
         state[certified] = ACTIVE
         crossed = np.flatnonzero(change.sum(0) >= enough[epoch])
@@ -93,19 +93,17 @@ def delays(
     the stretch is too short.
     """
     gaps = np.hstack([draw(rng, streams, pairs, gap=gap, discordance=discordance) for pairs, gap in course])
-    found, before = fold(gaps), sum(pairs for pairs, _ in course[:-1])
-    other = found.state[:, before - 1] != awaited if before else np.ones(streams, dtype=np.bool_)
-    waited: NDArray[np.float64] = found.delays(awaited, before)[other]
+    folded, before = fold(gaps), sum(pairs for pairs, _ in course[:-1])
+    other = folded.state[:, before - 1] != awaited if before else np.ones(streams, dtype=np.bool_)
+    waited: NDArray[np.float64] = folded.delays(awaited, before)[other]
     return waited
 
 
 def table(streams: int, seed: int) -> str:
-    """Median and 95th percentile of what a vigil needs at its default margin and confidence, in Markdown."""
+    """Median and 95th percentile of what a monitor needs at its default margin and confidence, in Markdown."""
     rng = np.random.default_rng(seed)
-    lines = [
-        "| pairs that differ | certified | suspended | suspended after 2,000 good | recovered after 1,000 bad |",
-        "|---|---|---|---|---|",
-    ]
+    heads = ("pairs that differ", "certified", "suspended", "suspended after 2,000 good", "recovered after 1,000 bad")
+    rows = []
     courses: list[tuple[int, list[Stretch]]] = [
         (ACTIVE, [(9000, 0.0)]),
         (SUSPENDED, [(3000, BAD)]),
@@ -115,20 +113,7 @@ def table(streams: int, seed: int) -> str:
     for discordance in DISCORDANCES:
         cells = [f"{discordance:.0%}"]
         for awaited, course in courses:
-            found = delays(rng, course, awaited, streams=streams, discordance=discordance)
-            cells.append(" / ".join(f"{pairs:,.0f}" for pairs in np.quantile(found, (0.5, 0.95), method="higher")))
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m gate_models.offline.gate_audit.monitor_power", description=__doc__)
-    parser.add_argument("--streams", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(arguments)
-    print(table(given.streams, given.seed))
-
-
-if __name__ == "__main__":
-    main()
+            waited = delays(rng, course, awaited, streams=streams, discordance=discordance)
+            cells.append(" / ".join(f"{pairs:,.0f}" for pairs in np.quantile(waited, (0.5, 0.95), method="higher")))
+        rows.append(cells)
+    return markdown.table(heads, rows)

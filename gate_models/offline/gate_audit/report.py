@@ -1,12 +1,26 @@
-"""The tables of an audit, in Markdown."""
+"""What an audit shows: its tables in Markdown, and the frontier of success and fluency against forward evaluations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
 from gate_models.offline.gate_audit.accuracy import Accuracy
 from gate_models.offline.gate_audit.results import SourceResult
 from gate_models.statistics.intervals import Estimate
+
+_MARKS: Final = {
+    "oracle": ("*", "black"),
+    "constant": ("s", "tab:blue"),
+    "raw": ("v", "tab:purple"),
+    "policy": ("^", "tab:green"),
+    "raw whole-run": ("1", "tab:purple"),
+    "policy whole-run": ("2", "tab:green"),
+}
 
 
 def source_table(results: Sequence[SourceResult], width: int, *, fixed: bool = False) -> str:
@@ -49,3 +63,53 @@ def accuracy_table(found: Sequence[Accuracy]) -> str:
 
 def _contrast(found: Estimate | None) -> str:
     return "-" if found is None else found.signed
+
+
+def plot(results: Sequence[SourceResult], title: str, path: Path) -> None:
+    """Write the PNG: success above, perplexity below; fixed cuts and value prices as lines, the rest as points."""
+    widths = sorted({result.width for result in results if result.source.startswith("fixed ")})
+    figure = Figure(figsize=(4.2 * max(1, len(widths)), 7.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(2, max(1, len(widths)), squeeze=False, sharex=True)
+    for column, width in enumerate(widths):
+        _panel(axes[0][column], results, width, "success")
+        _panel(axes[1][column], results, width, "perplexity")
+        axes[0][column].set_title(f"tail width K = {width}")
+        axes[1][column].set_xlabel("forward evaluations a text")
+        axes[1][column].set_yscale("log")
+    axes[0][0].set_ylabel("success (intention-to-treat)")
+    axes[1][0].set_ylabel("perplexity")
+    axes[0][0].legend(fontsize=7)
+    figure.suptitle(title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+
+
+def _panel(axis: Any, results: Sequence[SourceResult], width: int, what: str) -> None:
+    own = [result for result in results if result.width == width]
+    for prefix, label, style in (("fixed ", "fixed cuts", "o-"), ("value ", "value (by price)", "D-")):
+        line = sorted((r for r in own if r.source.startswith(prefix)), key=lambda r: r.rows)
+        colour = "tab:blue" if prefix == "fixed " else "tab:red"
+        axis.plot([r.rows for r in line], [_of(r, what) for r in line], style, ms=3, lw=1, color=colour, label=label)
+    for result in own:
+        if result.source in _MARKS:
+            mark, colour = _MARKS[result.source]
+            axis.plot(result.rows, _of(result, what), mark, color=colour, ms=8, label=result.source)
+        elif result.source.startswith("risk "):
+            axis.plot(result.rows, _of(result, what), "P", color="tab:orange", ms=7, label=result.source)
+    full = [result for result in results if result.source == "full_cfg"]
+    axis.plot(
+        [r.rows for r in full],
+        [_of(r, what) for r in full],
+        "x--",
+        color="grey",
+        lw=0.7,
+        label="full CFG, K = 1, 4, ...",
+    )
+    axis.grid(alpha=0.3)
+
+
+def _of(result: SourceResult, what: str) -> float:
+    if what == "success":
+        return result.success.value
+    return float("nan") if result.perplexity is None else result.perplexity

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gate_models.offline.gate_audit.arms import Arms
-from gate_models.offline.scorers.fluency import Judge
-from gate_models.offline.scorers.ngram import Score
+from gate_models.offline.scorers.fluency import Fluency
 from gate_models.statistics.bootstrap import bootstrap
 from gate_models.statistics.intervals import Estimate
-
-
-@dataclass(slots=True)
-class Fluency:
-    """A judge that scores each text once; arms share most of their texts."""
-
-    judge: Judge
-    known: dict[str, Score] = field(default_factory=dict)
-
-    def perplexity(self, texts: Sequence[str]) -> float | None:
-        """Exponential of the mean negative log-likelihood a token over all texts; None without a token."""
-        new = [text for text in dict.fromkeys(texts) if text not in self.known]
-        self.known.update(zip(new, self.judge.score(new), strict=True) if new else ())
-        scores = [self.known[text] for text in texts]
-        tokens = sum(score.tokens for score in scores)
-        return math.exp(min(sum(score.nll for score in scores) / tokens, 700.0)) if tokens else None
 
 
 @dataclass(frozen=True, slots=True)

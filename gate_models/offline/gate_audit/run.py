@@ -24,40 +24,20 @@ from gate_models.features.argmax_fill import Reader
 from gate_models.gates import artifact
 from gate_models.gates.audit_report import POOLED
 from gate_models.gates.bundle import GateBundle
+from gate_models.offline.benchmarks.splits import split_of
 from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task
-from gate_models.offline.census.plan import split_of
 from gate_models.offline.census.records import Census
 from gate_models.offline.census.store import load_census
-from gate_models.offline.evaluation.run import software
 from gate_models.offline.gate_audit.accuracy import Accuracy, ablation, cross_validated, leave_one_family_out
 from gate_models.offline.gate_audit.arms import ARRAYS, Arms, never_arms
-from gate_models.offline.gate_audit.report import accuracy_table, source_table
-from gate_models.offline.gate_audit.results import Fluency, results
+from gate_models.offline.gate_audit.report import accuracy_table, plot, source_table
+from gate_models.offline.gate_audit.results import results
+from gate_models.offline.gate_audit.settings import AuditSettings
 from gate_models.offline.gate_audit.sources import all_arms
-from gate_models.offline.gate_audit.sweep import WIDTHS, SweepSettings, SweptRun, sweep
-from gate_models.offline.gate_frontier import plot
+from gate_models.offline.gate_audit.sweep import SweepSettings, SweptRun, sweep
 from gate_models.offline.gate_training.dataset import FamilyData, Rows, families_of, family_data, rows_of
-from gate_models.offline.scorers.fluency import load_judge
-
-
-@dataclass(frozen=True, slots=True)
-class AuditSettings:
-    """What is audited, and how much of it."""
-
-    families: tuple[str, ...]
-    """Empty: every gate that was trained on this model."""
-    prompts: int | None = None
-    """Audit prompts a family; None: all."""
-    samples: int = 2
-    seed: int = 1000
-    widths: tuple[int, ...] = WIDTHS
-    model: str = "mini"
-    threads: int = 1
-    trees: int = 400
-    """Of the heads that are cross-validated for the accuracy tables."""
-    accuracy: bool = True
-    """Whether to cross-validate and ablate (needs a census; takes a minute a family)."""
-    fluency_model: str | None = None
+from gate_models.offline.runs.versions import software
+from gate_models.offline.scorers.fluency import Fluency, load_judge
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +219,7 @@ def _header(
     }
 
 
-def headline(content: Mapping[str, Any], width: int) -> str:
+def summary(content: Mapping[str, Any], width: int) -> str:
     """One line a source at a tail width: what the command prints."""
     part = content.get(POOLED) or next(iter(content["families"].values()))
     lines = []

@@ -30,15 +30,15 @@ from decoding.records.trace import Trace
 from decoding.request.job import Job, Record, Sampling, regime_of
 from decoding.sampling.block_schedule import step_at
 from decoding.sampling.noise import NoiseKey
-from gate_models.committor.horizon import FREEZE_GRID
+from gate_models.committor.choices import FREEZE_GRID
 from gate_models.features.prefix import view_before
 from gate_models.offline.benchmarks.tasks import TaskPrompt
-from gate_models.offline.evaluation.run import software
+from gate_models.offline.gate_audit.settings import WIDTHS
 from gate_models.offline.runs.result_file import identity
 from gate_models.offline.runs.trace_codec import decode_trace, encode_trace
+from gate_models.offline.runs.versions import software
 
 GATES: Final = tuple(gate / 10 for gate in range(10))
-WIDTHS: Final = (1, 4, 8, 16)
 _POLICY: Final = ("guidance_scale", "order", "guided_width", "boost_threshold")
 """Settings that are fields of the policy."""
 CHUNK: Final = 4

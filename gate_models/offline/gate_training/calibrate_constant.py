@@ -8,10 +8,8 @@ estimates on calibration prompts, no promise; the audited gates come with the ce
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, Final
 
 from tqdm import tqdm
@@ -21,32 +19,17 @@ from decoding.engine.engine import Engine
 from decoding.engine.rollouts import continuations
 from decoding.engine.scheduler import Scheduler
 from decoding.gates.builtin import FractionGate
-from decoding.models.compute import compute_mode
 from decoding.models.protocol import DenoisingModel
-from decoding.models.registry import load_model
 from decoding.policy.gate import GateSettings
 from decoding.policy.presets import resolve_policy
 from decoding.request.job import Job, regime_of
 from decoding.sampling.block_schedule import step_at
 from decoding.sampling.noise import NoiseKey
-from gate_models.gates.constant import ConstantCut, earliest_safe, write_cuts
+from gate_models.gates.constant import ConstantCut, earliest_safe
 from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task
+from gate_models.offline.gate_training.settings import ConstantPlan
 
 GRID: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-
-
-@dataclass(frozen=True, slots=True)
-class ConstantPlan:
-    """What to measure; `skip` leaves the first prompts of a task to evaluation."""
-
-    tasks: tuple[str, ...]
-    widths: tuple[int, ...] = (1, 8)
-    prompts: int = 60
-    skip: int = 0
-    guidance_scale: float = 2.0
-    margin: float = 0.03
-    rollouts: int = 1
-    seed: int = 1
 
 
 def calibrate(model: DenoisingModel, plan: ConstantPlan) -> list[ConstantCut]:
@@ -122,28 +105,3 @@ def _run(engine: Engine, label: str) -> None:
     with tqdm(total=total, desc=label, unit="text", mininterval=1.0) as bar:
         while engine.step():
             bar.update(total - engine.scheduler.queued - bar.n)
-
-
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tasks", default="commongen-k3,commongen-k4,commongen-k5")
-    parser.add_argument("--prompts", type=int, default=60)
-    parser.add_argument("--skip", type=int, default=0, help="leave the first prompts of each task to evaluation")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--model", default="mini")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
-    plan = ConstantPlan(
-        tuple(arguments.tasks.split(",")), prompts=arguments.prompts, skip=arguments.skip, seed=arguments.seed
-    )
-    with compute_mode(arguments.threads):
-        cuts = calibrate(load_model(arguments.model), plan)
-    write_cuts(cuts, arguments.out)
-    for cut in cuts:
-        print(cut.regime.family, f"K={cut.regime.tail_width}", cut.fraction, cut.evidence)
-
-
-if __name__ == "__main__":
-    main()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,31 +17,23 @@ from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
 from gate_models.features import vector
 from gate_models.features.argmax_fill import Reader
-from gate_models.forest.heads import TREES, FateHeadEstimator, OrdinalHead
+from gate_models.forest.heads import FateHeadEstimator, OrdinalHead
 from gate_models.forest.value_head import PRICES, ValueHead
 from gate_models.gates import artifact
 from gate_models.gates.bundle import FateHead, GateBundle, HorizonHead
 from gate_models.gates.regime import AuditedRegime
 from gate_models.offline.census.records import Census
 from gate_models.offline.census.store import load_census
-from gate_models.offline.evaluation.run import software
 from gate_models.offline.gate_training.dataset import SPLITS, FamilyData, Rows, families_of, family_data, rows_of
+from gate_models.offline.gate_training.settings import TrainSettings
 from gate_models.offline.gate_training.value_fit import fit_head, induce
+from gate_models.offline.runs.versions import software
 from gate_models.statistics.fixed_sequence import FixedSequenceTest, Setting
 
 MIN_HORIZONS: Final = 10
 """Training prompts with a horizon below which no ordinal head is fitted."""
 RISK_PRICE: Final = 0.002
 """Price of a row at which the risk ladder's settings decide until the earliest checkpoint is certified."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrainSettings:
-    """What gates are trained with."""
-
-    seed: int = 0
-    trees: int = TREES
-    jobs: int = 1
 
 
 def train(
@@ -101,7 +93,7 @@ def train_family(data: FamilyData, census: Census, model: DenoisingModel, settin
         fates=_fates(rows, settings),
         horizons=_horizons(rows.of(np.isfinite(rows.horizon)), settings),
         values=values,
-        ladders={width: ladder(data, width, head) for width, head in values.items()},
+        risk_tests={width: ladder(data, width, head) for width, head in values.items()},
         evidence=_evidence(data, census, settings, notes),
     )
     return replace(bundle, version=_version(bundle))

@@ -1,8 +1,10 @@
-"""The model card of `mini`, written from the training's own files and an evaluation result, so that it cannot drift."""
+"""`astargate card`: the model card of `mini`, written from the files of its training and of its evaluations.
+
+Nothing in it is typed by hand but the introduction, so that it cannot drift from what was measured.
+"""
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +12,7 @@ from typing import Any, Final
 from gate_models.offline.benchmarks.tasks import expand
 from gate_models.offline.evaluation.run import EvaluateSettings, named_policies
 from gate_models.offline.model_card.tables import cells_of, freeze_table, weight_table
+from gate_models.offline.runs import markdown
 from gate_models.offline.runs.result_file import table
 
 SAMPLES: Final = 10
@@ -47,12 +50,12 @@ def training_section(run: Path) -> str:
     log = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     shown = log[:: max(1, len(log) // 10)] + log[-1:]
     settings = ", ".join(f"{name} {value}" for name, value in made["settings"].items())
-    rows = "\n".join(f"| {e['step']} | {e['sequences']} | {e['loss']:.3f} |" for e in shown)
+    rows = [(str(entry["step"]), str(entry["sequences"]), f"{entry['loss']:.3f}") for entry in shown]
     return (
         f"## Training\n\n{made['steps']} steps, {made['sequences']} sequences; settings: {settings}.\n"
         f"{notes(run)}\n"
         "Loss: nats per token of the any-order bound, mean of the 50 steps before.\n\n"
-        f"| step | sequences | loss |\n|---|---|---|\n{rows}\n"
+        f"{markdown.table(('step', 'sequences', 'loss'), rows)}\n"
     )
 
 
@@ -100,15 +103,3 @@ def write_card(model: Path, run: Path, results: list[dict[str, Any]], policy: st
     across = ["## Evaluation\n", weight_table(cells), freeze_table(cells)]
     evaluations = [*across, "### Every table\n", *map(evaluation_section, results)]
     return "\n".join([head, training_section(run), *evaluations, samples_section(results, policy)])
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, required=True, help="checkpoint folder; README.md is written there")
-    parser.add_argument("--run", type=Path, required=True, help="training folder with train.json and log.jsonl")
-    parser.add_argument("--result", type=Path, required=True, nargs="+", help="JSON of astargate evaluate")
-    parser.add_argument("--policy", default="full_cfg:w2")
-    arguments = parser.parse_args()
-    loaded = [json.loads(path.read_text()) for path in arguments.result]
-    card = write_card(arguments.model, arguments.run, loaded, arguments.policy)
-    (arguments.model / "README.md").write_text(card)

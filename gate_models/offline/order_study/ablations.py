@@ -1,16 +1,17 @@
-"""Guidance-first policies with a part of their order and without it, on the same prompts."""
+"""What a part of the guidance-first commit order is worth: policies with it and without it, on the same prompts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from gate_models.offline.order_study.matches import shown
 from gate_models.offline.order_study.points import Group, Point
 from gate_models.offline.order_study.pooled import perplexity_ratio, ratio, stratified
+from gate_models.offline.runs.markdown import table
 from gate_models.statistics.bootstrap import paired_bootstrap
 from gate_models.statistics.intervals import Estimate
 
@@ -28,8 +29,8 @@ class Ablation:
     @property
     def differences(self) -> list[float]:
         """Success with the part less that without it, of each prompt that both have."""
-        own, other = self.whole.by_prompt, self.without.by_prompt
-        return [own[prompt] - other[prompt] for prompt in own if prompt in other]
+        whole, without = self.whole.by_prompt, self.without.by_prompt
+        return [whole[prompt] - without[prompt] for prompt in whole if prompt in without]
 
     @property
     def difference(self) -> Estimate:
@@ -47,57 +48,65 @@ class Ablation:
         }
 
 
-def ablations(found: Mapping[Group, Sequence[Point]]) -> list[Ablation]:
-    """What `found` has with and without one part, by part and policy."""
-    every = list(_pairs(found))
-    policies = list(dict.fromkeys(one.whole.policy for one in every))
-    return sorted(every, key=lambda one: (one.left_out, policies.index(one.whole.policy)))
+def ablations(groups: Mapping[Group, Sequence[Point]]) -> list[Ablation]:
+    """The policies that `groups` hold with and without one part, by part and policy."""
+    pairs = list(_pairs(groups))
+    policies = list(dict.fromkeys(one.whole.policy for one in pairs))
+    return sorted(pairs, key=lambda one: (one.left_out, policies.index(one.whole.policy)))
 
 
-def _pairs(found: Mapping[Group, Sequence[Point]]) -> Iterator[Ablation]:
-    for (task, setting), own in found.items():
-        for (other, free), others in found.items():
-            if other != task or len(free.without) != 1 or replace(free, without=()) != setting:
+def _pairs(groups: Mapping[Group, Sequence[Point]]) -> Iterator[Ablation]:
+    for (task, setting), whole in groups.items():
+        for (other_task, ablated), without in groups.items():
+            if other_task != task or len(ablated.without) != 1 or replace(ablated, without=()) != setting:
                 continue
-            named = {point.policy: point for point in others}
-            for point in own:
-                if point.policy in named:
-                    yield Ablation(task, free.without[0], point, named[point.policy])
+            by_policy = {point.policy: point for point in without}
+            for point in whole:
+                if point.policy in by_policy:
+                    yield Ablation(task, ablated.without[0], point, by_policy[point.policy])
 
 
-def ablation_table(found: Sequence[Ablation]) -> str:
+HEADS: Final = (
+    "without",
+    "policy",
+    "task",
+    "with it: rows",
+    *("success", "ppl", "repeats"),
+    "without: rows",
+    *("success", "ppl", "repeats"),
+    "difference",
+    "ppl, with / without",
+)
+
+
+def ablation_table(measured: Sequence[Ablation]) -> str:
     """Markdown: a family a line, and above the families of a part and policy all of them, each weighing alike."""
-    lines = [
-        "| without | policy | task | with it: rows | success | ppl | repeats | without: rows | success | ppl | repeats "
-        "| difference | ppl, with / without |",
-        "|" + "---|" * 13,
-    ]
-    for left_out, policy in dict.fromkeys((one.left_out, one.whole.policy) for one in found):
-        own = [one for one in found if (one.left_out, one.whole.policy) == (left_out, policy)]
-        head = f"| {left_out} | {policy} |"
-        if len(own) > 1:
-            lines.append(f"{head} {_pooled(own)}")
-        lines += [
-            f"{head} {one.task} | {_cells(one.whole)} | {_cells(one.without)} | {one.difference.signed} "
-            f"| {ratio(_perplexity([one]))} |"
-            for one in own
-        ]
-    return "\n".join(lines)
+    rows = []
+    for left_out, policy in dict.fromkeys((one.left_out, one.whole.policy) for one in measured):
+        families = [one for one in measured if (one.left_out, one.whole.policy) == (left_out, policy)]
+        if len(families) > 1:
+            rows.append([left_out, policy, *_pooled(families)])
+        rows += [[left_out, policy, *_row(one)] for one in families]
+    return table(HEADS, rows)
 
 
-def _cells(point: Point) -> str:
-    return f"{point.rows:.1f} | {point.success.value:.2f} | {shown(point.perplexity)} | {point.repeats:.2f}"
+def _row(one: Ablation) -> list[str]:
+    return [one.task, *_cells(one.whole), *_cells(one.without), one.difference.signed, ratio(_perplexity([one]))]
 
 
-def _pooled(own: Sequence[Ablation]) -> str:
+def _cells(point: Point) -> list[str]:
+    return [f"{point.rows:.1f}", f"{point.success.value:.2f}", shown(point.perplexity), f"{point.repeats:.2f}"]
+
+
+def _pooled(families: Sequence[Ablation]) -> list[str]:
     """Rows and perplexity of families have no mean that means much: success, repeats and the ratio alone."""
-    difference = stratified([np.array(one.differences) for one in own]).signed
-    sides = [
-        f"- | {np.mean([point.success.value for point in side]):.3f} | - | {np.mean([p.repeats for p in side]):.2f}"
-        for side in ([one.whole for one in own], [one.without for one in own])
-    ]
-    return f"{len(own)} families | {' | '.join(sides)} | {difference} | {ratio(_perplexity(own))} |"
+    difference = stratified([np.array(one.differences) for one in families]).signed
+    cells = [f"{len(families)} families"]
+    for points in ([one.whole for one in families], [one.without for one in families]):
+        success, repeats = np.mean([p.success.value for p in points]), np.mean([p.repeats for p in points])
+        cells += ["-", f"{success:.3f}", "-", f"{repeats:.2f}"]
+    return [*cells, difference, ratio(_perplexity(families))]
 
 
-def _perplexity(own: Sequence[Ablation]) -> float | None:
-    return perplexity_ratio([(one.whole, one.without) for one in own])
+def _perplexity(measured: Sequence[Ablation]) -> float | None:
+    return perplexity_ratio([(one.whole, one.without) for one in measured])

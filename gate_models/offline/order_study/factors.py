@@ -1,7 +1,7 @@
-"""One factor moved at a time (canvas, weight, temperature): the same policies in every setting, pooled over families.
+"""What one factor does to the policies of the study: canvas, guidance weight or temperature, moved one at a time.
 
-Every setting is read on the prompts that all results of a family have, so that a family's settings differ by the factor
-alone. Families differ between settings where one cannot be moved: each line says how many it pools.
+Every setting is read on the prompts that all results of a family have. A family's settings then differ by the factor
+alone. A factor cannot be moved in every family: each line says how many families it pools.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gate_models.offline.gate_audit.results import Fluency
 from gate_models.offline.order_study.points import (
-    OWN_WEIGHT,
+    DEFAULT_WEIGHT,
     Group,
     Point,
     Setting,
@@ -22,8 +21,10 @@ from gate_models.offline.order_study.points import (
     prompts_in,
 )
 from gate_models.offline.order_study.pooled import FULL, Pooled, complete, pool, ratio
+from gate_models.offline.runs.markdown import table
+from gate_models.offline.scorers.fluency import Fluency
 
-OWN: Final = "own canvas, w = 2, temperature 1"
+HOME: Final = "own canvas, w = 2, temperature 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +48,16 @@ def factors(main: Mapping[Group, Texts], moved: Mapping[Group, Texts], fluency: 
     """Every setting of `moved`, and the families' own of `main` on the prompts of `moved`."""
     labelled: dict[str, dict[Group, list[Point]]] = {}
     for task in dict.fromkeys(task for task, _ in moved):
-        own = {setting: texts for (name, setting), texts in moved.items() if name == task}
+        changed = {setting: texts for (name, setting), texts in moved.items() if name == task}
         home = {setting: texts for (name, setting), texts in main.items() if name == task and not setting.without}
-        shared = set.intersection(*map(prompts_in, own.values()))
-        for setting, texts in (home | own).items():
+        shared = set.intersection(*map(prompts_in, changed.values()))
+        for setting, texts in (home | changed).items():
             kept = on_prompts(texts, shared)
             if FULL not in kept or prompts_in(kept) != shared:
                 continue
-            found = points(kept, fluency)
+            measured = points(kept, fluency)
             for label in _labels(setting, set(home)):
-                labelled.setdefault(label, {})[task, setting] = found
+                labelled.setdefault(label, {})[task, setting] = measured
     canvases = {f"T = {setting.steps[0]}" for _, setting in moved if _is_plain(setting)}
     return [
         _factor(label, labelled[label])
@@ -67,15 +68,15 @@ def factors(main: Mapping[Group, Texts], moved: Mapping[Group, Texts], fluency: 
 
 def _is_plain(setting: Setting) -> bool:
     """Whether only the canvas can have been moved."""
-    return setting.weight == OWN_WEIGHT and setting.temperature == 1.0 and len(setting.steps) == 1
+    return setting.weight == DEFAULT_WEIGHT and setting.temperature == 1.0 and len(setting.steps) == 1
 
 
 def _labels(setting: Setting, home: set[Setting]) -> list[str]:
     """The lines that a setting belongs to: a family's own is also one of the canvases."""
-    labels = [OWN] if setting in home else []
+    labels = [HOME] if setting in home else []
     if _is_plain(setting):
         labels.append(f"T = {setting.steps[0]}")
-    if setting.weight != OWN_WEIGHT:
+    if setting.weight != DEFAULT_WEIGHT:
         labels.append(f"w = {setting.weight:g}")
     if setting.temperature != 1.0:
         labels.append(f"temperature {setting.temperature:g}")
@@ -88,25 +89,22 @@ def _place(label: str) -> tuple[int, float]:
     return kind, 0.0 if kind == 0 else float(label.removeprefix(kinds[kind]))
 
 
-def _factor(label: str, found: Mapping[Group, Sequence[Point]]) -> Factor:
+def _factor(label: str, groups: Mapping[Group, Sequence[Point]]) -> Factor:
     """Pooled over the policies that every family of the setting has."""
-    shared = set.intersection(*({point.policy for point in own} for own in found.values()))
-    families = complete(found, sorted(shared))
+    shared = set.intersection(*({point.policy for point in points} for points in groups.values()))
+    families = complete(groups, sorted(shared))
     pooled = {one.policy: one for one in pool(list(families.values()), sorted(shared))}
     return Factor(label, tuple(task for task, _ in families), pooled)
 
 
-def factor_table(found: Sequence[Factor], policies: Sequence[str]) -> str:
+def factor_table(settings: Sequence[Factor], policies: Sequence[str]) -> str:
     """Markdown: a setting a line; of each policy success, rows and perplexity over full CFG's, repeats."""
-    lines = [
-        "| setting | families, prompts | " + " | ".join(policies) + " |",
-        "|" + "---|" * (2 + len(policies)),
-    ]
-    for one in found:
+    rows = []
+    for one in settings:
         prompts = next(iter(one.policies.values())).prompts
         cells = (_cell(one.policies.get(policy)) for policy in policies)
-        lines.append(f"| {one.name} | {len(one.families)}, {prompts} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        rows.append([one.name, f"{len(one.families)}, {prompts}", *cells])
+    return table(["setting", "families, prompts", *policies], rows)
 
 
 def _cell(pooled: Pooled | None) -> str:

@@ -1,7 +1,8 @@
-"""Guidance first beside confidence order at no more rows: each policy's verdict, and each family's.
+"""Which commit order succeeds more often at the same cost: guidance-first policies beside confidence-order policies.
 
-There are many comparisons, so some exclude 0 by chance. Verdicts therefore come twice: each alone (its 95 % interval),
-and corrected together (sign tests over prompts, Holm's procedure over all families and policies, level 5 %).
+Both sides of a comparison cost at most the same number of rows. There are many comparisons, so some exclude 0 by
+chance. Verdicts therefore come twice: each alone (its 95 % interval), and corrected together (sign tests over prompts,
+Holm's procedure over all families and policies, level 5 %).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from scipy import stats
 
 from gate_models.gates.sources import RECORDED
 from gate_models.offline.order_study.points import Group, Point
+from gate_models.offline.runs.markdown import table
 from gate_models.policies.names import parse_policy
 from gate_models.statistics.bootstrap import paired_bootstrap
 from gate_models.statistics.intervals import Estimate
@@ -30,12 +32,12 @@ class Match:
     """A guidance-first policy beside the best confidence-order policy that costs no more rows.
 
     Full CFG of several positions a step is left out of the comparison: it is cheap and meets its constraint with texts
-    that repeat themselves, which the tables show. The other one is chosen by its success on these very prompts, which
+    that repeat themselves, which the tables show. The rival is chosen by its success on these very prompts, which
     favours it: the difference is a lower reading.
     """
 
-    own: Point
-    other: Point
+    point: Point
+    rival: Point
     difference: Estimate
 
     @property
@@ -46,25 +48,25 @@ class Match:
     @property
     def p_value(self) -> float:
         """Two-sided sign test over the prompts on which the two differ; with one text a prompt McNemar's exact test."""
-        other = self.other.by_prompt
-        gaps = [value - other[prompt] for prompt, value in self.own.by_prompt.items() if prompt in other]
+        rival = self.rival.by_prompt
+        gaps = [value - rival[prompt] for prompt, value in self.point.by_prompt.items() if prompt in rival]
         better, worse = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
         return float(stats.binomtest(better, better + worse).pvalue) if better + worse else 1.0
 
 
-def plain_policies(found: Sequence[Point]) -> list[Point]:
+def plain_policies(points: Sequence[Point]) -> list[Point]:
     """The confidence-order policies that guidance first is compared with.
 
     Not among them: several positions a guided step, and `recorded`, whose horizons no service knows beforehand.
     """
-    own = ((point, parse_policy(point.policy).policy) for point in found if point.series.startswith("confidence"))
-    return [point for point, policy in own if policy.guided_width == 1 and policy.gate.source != RECORDED]
+    parsed = ((point, parse_policy(point.policy).policy) for point in points if point.series.startswith("confidence"))
+    return [point for point, policy in parsed if policy.guided_width == 1 and policy.gate.source != RECORDED]
 
 
-def matches(found: Sequence[Point]) -> list[Match]:
+def matches(points: Sequence[Point]) -> list[Match]:
     """Every guidance-first policy that some confidence-order policy can be compared with, by rows."""
-    plain = plain_policies(found)
-    return [match for point in found if point.is_first and (match := against(point, plain)) is not None]
+    plain = plain_policies(points)
+    return [match for point in points if point.is_first and (match := against(point, plain)) is not None]
 
 
 def against(point: Point, rivals: Sequence[Point]) -> Match | None:
@@ -72,12 +74,12 @@ def against(point: Point, rivals: Sequence[Point]) -> Match | None:
     cheaper = _no_dearer(rivals, point)
     if not cheaper:
         return None
-    best = max(cheaper, key=lambda other: (other.success.value, -other.rows))
+    best = max(cheaper, key=lambda rival: (rival.success.value, -rival.rows))
     return Match(point, best, paired_bootstrap(point.by_prompt, best.by_prompt))
 
 
 def _no_dearer(plain: Sequence[Point], point: Point) -> list[Point]:
-    return [other for other in plain if other.rows <= point.rows + 1e-9]
+    return [rival for rival in plain if rival.rows <= point.rows + 1e-9]
 
 
 def holm(p_values: Sequence[float], level: float = LEVEL) -> list[bool]:
@@ -105,20 +107,20 @@ class FamilyVerdict:
     """The same after Holm's procedure over all families."""
 
 
-def family_verdicts(found: Mapping[Group, Sequence[Point]]) -> list[FamilyVerdict]:
+def family_verdicts(groups: Mapping[Group, Sequence[Point]]) -> list[FamilyVerdict]:
     """One verdict for every group with a comparison."""
-    pairs = {group: own for group, points in found.items() if (own := matches(points))}
-    flat = [match for own in pairs.values() for match in own]
+    pairs = {group: compared for group, points in groups.items() if (compared := matches(points))}
+    flat = [match for compared in pairs.values() for match in compared]
     kept = iter(holm([match.p_value for match in flat]))
     verdicts = []
-    for group, own in pairs.items():
-        corrected = [_corrected(match) if next(kept) else "even" for match in own]
+    for group, compared in pairs.items():
+        corrected = [_corrected(match) if next(kept) else "even" for match in compared]
         verdicts.append(
             FamilyVerdict(
                 group=group,
-                best=max(own, key=lambda match: (match.own.success.value, -match.own.rows)),
-                halves=halves(found[group]),
-                counts={word: sum(match.verdict == word for match in own) for word in VERDICTS},
+                best=max(compared, key=lambda match: (match.point.success.value, -match.point.rows)),
+                halves=halves(groups[group]),
+                counts={word: sum(match.verdict == word for match in compared) for word in VERDICTS},
                 corrected={word: corrected.count(word) for word in VERDICTS},
             )
         )
@@ -129,55 +131,61 @@ def _corrected(match: Match) -> str:
     return "wins" if match.difference.value > 0 else "loses"
 
 
-def halves(found: Sequence[Point], splits: int = SPLITS) -> float:
+def halves(points: Sequence[Point], splits: int = SPLITS) -> float:
     """Success of the best guidance-first policy less the best of confidence order at no more rows, chosen elsewhere.
 
     Each random half of the prompts chooses both, the other half reads their difference; mean over both ways and
     `splits` splits. Rows are those over all prompts.
     """
-    plain = plain_policies(found)
-    own = [point for point in found if point.is_first and _no_dearer(plain, point)]
-    prompts = sorted(set.intersection(*(set(point.by_prompt) for point in [*own, *plain])))
-    success = {id(p): np.array([p.by_prompt[prompt] for prompt in prompts]) for p in [*own, *plain]}
+    plain = plain_policies(points)
+    guided = [point for point in points if point.is_first and _no_dearer(plain, point)]
+    prompts = sorted(set.intersection(*(set(point.by_prompt) for point in [*guided, *plain])))
+    success = {id(p): np.array([p.by_prompt[prompt] for prompt in prompts]) for p in [*guided, *plain]}
     rng, read = np.random.default_rng(0), []
 
-    def best(points: Sequence[Point], half: np.ndarray) -> Point:
-        return max(points, key=lambda point: (success[id(point)][half].mean(), -point.rows))
+    def best(candidates: Sequence[Point], half: np.ndarray) -> Point:
+        return max(candidates, key=lambda point: (success[id(point)][half].mean(), -point.rows))
 
     for _ in range(splits if len(prompts) > 1 else 0):
         order = rng.permutation(len(prompts))
         parts = order[: len(order) // 2], order[len(order) // 2 :]
         for chooses, reads in (parts, parts[::-1]):
-            first = best(own, chooses)
-            other = best(_no_dearer(plain, first), chooses)
-            read.append(float((success[id(first)][reads] - success[id(other)][reads]).mean()))
+            first = best(guided, chooses)
+            rival = best(_no_dearer(plain, first), chooses)
+            read.append(float((success[id(first)][reads] - success[id(rival)][reads]).mean()))
     return float(np.mean(read)) if read else 0.0
 
 
-def family_table(found: Mapping[Group, Sequence[Point]]) -> str:
+def family_table(groups: Mapping[Group, Sequence[Point]]) -> str:
     """Markdown: a family a line."""
-    lines = [
-        "| family | prompts | best guidance first | rows | success | ppl | best confidence order, no more rows | rows "
-        "| success | ppl | difference | halves | alone | all policies: wins, even, loses | after Holm |",
-        "|" + "---|" * 15,
+    figures = ("rows", "success", "ppl")
+    heads = ["family", "prompts", "best guidance first", *figures, "best confidence order, no more rows", *figures]
+    heads += ["difference", "halves", "alone", "all policies: wins, even, loses", "after Holm"]
+    return table(heads, map(_family_row, family_verdicts(groups)))
+
+
+def _family_row(one: FamilyVerdict) -> list[str]:
+    best = one.best
+    return [
+        one.group[0],
+        str(best.point.prompts),
+        *cells(best.point),
+        *cells(best.rival),
+        best.difference.signed,
+        f"{one.halves:+.3f}",
+        best.verdict,
+        _counts(one.counts),
+        _counts(one.corrected),
     ]
-    for one in family_verdicts(found):
-        best = one.best
-        lines.append(
-            f"| {one.group[0]} | {best.own.prompts} | {cells(best.own)} | {cells(best.other)} "
-            f"| {best.difference.signed} | {one.halves:+.3f} | {best.verdict} | {_counts(one.counts)} "
-            f"| {_counts(one.corrected)} |"
-        )
-    return "\n".join(lines)
 
 
 def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(str(counts[word]) for word in VERDICTS)
 
 
-def cells(point: Point) -> str:
+def cells(point: Point) -> list[str]:
     """Policy, rows, success and perplexity, as cells of a table."""
-    return f"{point.policy} | {point.rows:.1f} | {point.success.value:.2f} | {shown(point.perplexity)}"
+    return [point.policy, f"{point.rows:.1f}", f"{point.success.value:.2f}", shown(point.perplexity)]
 
 
 def shown(perplexity: float | None) -> str:
@@ -185,16 +193,17 @@ def shown(perplexity: float | None) -> str:
     return "-" if perplexity is None else f"{perplexity:.0f}"
 
 
-def note(found: Mapping[Group, Sequence[Point]]) -> str:
+def note(groups: Mapping[Group, Sequence[Point]]) -> str:
     """How many comparisons there are, what chance alone would make of them, and what is left after correction."""
-    own = family_verdicts(found)
-    alone = {word: sum(one.counts[word] for one in own) for word in VERDICTS}
-    kept = {word: sum(one.corrected[word] for one in own) for word in VERDICTS}
+    verdicts = family_verdicts(groups)
+    alone = {word: sum(one.counts[word] for one in verdicts) for word in VERDICTS}
+    kept = {word: sum(one.corrected[word] for one in verdicts) for word in VERDICTS}
     count = sum(alone.values())
-    unmatched = sum(point.is_first for points in found.values() for point in points) - count
+    unmatched = sum(point.is_first for points in groups.values() for point in points) - count
     apart = f" {unmatched} guidance-first points cost less than every rival and stand in none." if unmatched else ""
     return (
-        f"{count} comparisons in {len(own)} families.{apart} Alone, {alone['wins']} win and {alone['loses']} lose; "
+        f"{count} comparisons in {len(verdicts)} families.{apart} Alone, "
+        f"{alone['wins']} win and {alone['loses']} lose; "
         f"were there no difference at all, about {count * LEVEL / 2:.1f} would do either by chance. After Holm's "
         f"procedure over all of them (exact sign tests over prompts) {kept['wins']} win and {kept['loses']} lose. The "
         "policies of a "

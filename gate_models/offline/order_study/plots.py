@@ -1,4 +1,4 @@
-"""Plots of the commit order study: success over rows for each family, and the switch curve under both orders."""
+"""Pictures of the commit order study: success over rows for each family, and the switch curve under both orders."""
 
 from __future__ import annotations
 
@@ -25,54 +25,56 @@ COLUMNS: Final = 4
 DPI: Final = 90
 
 
-def plot_frontiers(found: Mapping[Group, Sequence[Point]], path: Path) -> None:
+def plot_frontiers(groups: Mapping[Group, Sequence[Point]], path: Path) -> None:
     """A panel a group: success over rows, every policy as a point (a square with a parallel tail), and each order's
     frontier as a line with intervals.
 
     Policies that fall back to full CFG are left out; full CFG of several positions a step and measured horizons stand
     apart, as in the comparisons.
     """
-    panels = _panels(len(found))
-    for axes, ((task, setting), own) in zip(panels.axes, found.items(), strict=False):
-        plain = plain_policies(own)
+    panels = _panels(len(groups))
+    for axes, ((task, setting), points) in zip(panels.axes, groups.items(), strict=False):
+        plain = plain_policies(points)
         for order, colour in ORDERS.items():
-            mine = [p for p in own if p.series.startswith(order) and (p in plain or p.is_first) and not p.falls_back]
-            if mine:
-                _order(axes, order, colour, mine)
-        others = [p for p in own if p.series.startswith("confidence") and p not in plain]
+            drawn = [
+                p for p in points if p.series.startswith(order) and (p in plain or p.is_first) and not p.falls_back
+            ]
+            if drawn:
+                _order(axes, order, colour, drawn)
+        others = [p for p in points if p.series.startswith("confidence") and p not in plain]
         for label, marker, known in ((REPEATING, "x", False), (ORACLE, "*", True)):
             if apart := [point for point in others if is_recorded(point) == known]:
                 axes.plot(*_places(apart), marker, color="#777777", ms=5, label=label)
-        for point in own:
+        for point in points:
             if point.policy in NAMES:
                 where = point.share, point.success.value
                 axes.annotate(NAMES[point.policy], where, (0, -9), textcoords="offset points", ha="center", fontsize=6)
-        axes.set_title(f"{task} (T = {_steps(setting.steps)}, n = {own[0].prompts})", fontsize=9)
+        axes.set_title(f"{task} (T = {_steps(setting.steps)}, n = {points[0].prompts})", fontsize=9)
         axes.set_xlabel("forward evaluations, share of full CFG", fontsize=7)
         axes.set_xlim(0.05, 1.1)
     panels.save(path, "success")
 
 
-def _order(axes: Any, order: str, colour: str, mine: Sequence[Point]) -> None:
+def _order(axes: Any, order: str, colour: str, points: Sequence[Point]) -> None:
     for marker, tail in (("o", False), ("s", True)):
-        drawn = [point for point in mine if point.series.endswith(TAIL) == tail]
-        axes.plot(*_places(drawn), marker, color=colour, ms=3.5, alpha=0.6, mew=0)
-    best = frontier(mine)
+        kind = [point for point in points if point.series.endswith(TAIL) == tail]
+        axes.plot(*_places(kind), marker, color=colour, ms=3.5, alpha=0.6, mew=0)
+    best = frontier(points)
     _bars(axes, [p.share for p in best], [p.success for p in best], fmt="-", color=colour, lw=1.5, label=order)
 
 
-def _places(found: Sequence[Point]) -> tuple[list[float], list[float]]:
-    return [point.share for point in found], [point.success.value for point in found]
+def _places(points: Sequence[Point]) -> tuple[list[float], list[float]]:
+    return [point.share for point in points], [point.success.value for point in points]
 
 
 def _steps(steps: Sequence[int]) -> str:
     return str(steps[0]) if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
 
 
-def plot_switch(found: Sequence[Move], path: Path) -> None:
+def plot_switch(moves: Sequence[Move], path: Path) -> None:
     """A panel a group: S(t) under both orders side by side, each with its S(T) and its horizon."""
-    panels = _panels(len(found), columns=3)
-    for axes, one in zip(panels.axes, found, strict=False):
+    panels = _panels(len(moves), columns=3)
+    for axes, one in zip(panels.axes, moves, strict=False):
         for shift, order, curve in ((-0.006, PLAIN, one.plain), (0.006, FIRST, one.first)):
             _curve(axes, order, curve, shift)
         sure = f"earlier in {one.earlier:.0%}, later in {one.later:.0%} of resamples"

@@ -1,6 +1,6 @@
-"""Evaluated policies as points: success, fluency and rows over prompts, and contrasts on the same prompts.
+"""Evaluated policies as points: what each meets of its constraints, how fluent its texts are, and what it costs.
 
-Results of several seeds of one setting are pooled; prompts are the unit of every interval (bootstrap), since the texts
+Results of several seeds of one setting are pooled. Prompts are the unit of every interval (bootstrap), since the texts
 of one prompt are alike. Every policy runs on every prompt (intention to treat).
 """
 
@@ -18,12 +18,12 @@ from typing import Any, Final
 import numpy as np
 
 from gate_models.features.text_metrics import has_adjacent_repeat, words
-from gate_models.offline.gate_audit.results import Fluency
+from gate_models.offline.scorers.fluency import Fluency
 from gate_models.policies.names import parse_policy
 from gate_models.statistics.bootstrap import bootstrap, by_prompt, paired_bootstrap
 from gate_models.statistics.intervals import Estimate
 
-OWN_WEIGHT: Final = 2.0
+DEFAULT_WEIGHT: Final = 2.0
 """Guidance scale of a policy whose name gives none."""
 
 
@@ -34,13 +34,13 @@ class Setting:
     steps: tuple[int, ...]
     """T; several where a task's prompts have several canvases."""
     temperature: float = 1.0
-    weight: float = OWN_WEIGHT
+    weight: float = DEFAULT_WEIGHT
     without: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """As tables head a group: "T = 24, temperature 1"."""
         shown = f"T = {' to '.join(map(str, self.steps))}, temperature {self.temperature:g}"
-        weight = "" if self.weight == OWN_WEIGHT else f", w = {self.weight:g}"
+        weight = "" if self.weight == DEFAULT_WEIGHT else f", w = {self.weight:g}"
         return shown + weight + "".join(f", without {name}" for name in self.without)
 
 
@@ -100,9 +100,10 @@ class Point:
 
 def series_of(policy: str) -> str:
     """The group that a policy is drawn in."""
-    own = parse_policy(policy).policy
-    name = "confidence order" if own.order in ("confidence", "random") else "guidance first"
-    return name + (TAIL if max(own.tail_width, own.guided_width if own.boost_threshold is None else 1) > 1 else "")
+    parsed = parse_policy(policy).policy
+    name = "confidence order" if parsed.order in ("confidence", "random") else "guidance first"
+    guided_width = parsed.guided_width if parsed.boost_threshold is None else 1
+    return name + (TAIL if max(parsed.tail_width, guided_width) > 1 else "")
 
 
 def read(paths: Iterable[Path]) -> tuple[dict[Group, Texts], dict[str, Any]]:
@@ -111,23 +112,23 @@ def read(paths: Iterable[Path]) -> tuple[dict[Group, Texts], dict[str, Any]]:
     The weight of a swept policy becomes part of its group, and base decoding belongs to every weight that its result
     swept. Raises `ValueError` for another model's result, and for a policy and seed that are there already.
     """
-    found: dict[Group, Texts] = defaultdict(lambda: defaultdict(list))
+    groups: dict[Group, Texts] = defaultdict(lambda: defaultdict(list))
     common: dict[str, Any] = {}
     seeds: dict[tuple[Group, str], set[int]] = defaultdict(set)
     for path in paths:
         content = json.loads(path.read_text(encoding="utf-8"))
-        own = {name: content[name] for name in ("model", "model_hash", "precision")}
-        if common and common != own:
-            raise ValueError(f"{path} is of {own}, the results before it of {common}")
-        common = own
+        made_with = {name: content[name] for name in ("model", "model_hash", "precision")}
+        if common and common != made_with:
+            raise ValueError(f"{path} is of {made_with}, the results before it of {common}")
+        common = made_with
         for task, cells in content["tasks"].items():
             for policy, samples in cells["samples"].items():
                 for name, setting in _placed(policy, samples, content["settings"]):
                     if content["seed"] in seeds[(task, setting), name]:
                         raise ValueError(f"{path}: {task} {policy} at seed {content['seed']} is there already")
                     seeds[(task, setting), name].add(content["seed"])
-                    found[task, setting][name] += samples
-    return found, common | {"seeds": sorted({seed for own in seeds.values() for seed in own})}
+                    groups[task, setting][name] += samples
+    return groups, common | {"seeds": sorted(set().union(*seeds.values()))}
 
 
 def _placed(
@@ -137,9 +138,8 @@ def _placed(
 
     T follows from full CFG's cost, which every sample names.
     """
-    own = parse_policy(policy).policy
-    base = own.guidance_scale == 0.0
-    weights = (settings.get("weights") or [OWN_WEIGHT]) if base else [own.guidance_scale]
+    scale = parse_policy(policy).policy.guidance_scale
+    weights = (settings.get("weights") or [DEFAULT_WEIGHT]) if scale == 0.0 else [scale]
     steps = tuple(sorted({sample["full_cfg_equivalent"] // 2 for sample in samples}))
     name = ":".join(part for part in policy.split(":") if not re.fullmatch(r"w\d+(\.\d+)?", part))
     for weight in weights:
@@ -149,27 +149,29 @@ def _placed(
 
 def on_prompts(texts: Texts, kept: AbstractSet[str]) -> Texts:
     """The samples of the prompts in `kept` alone; policies that then have none are left out."""
-    chosen = {policy: [sample for sample in own if sample["prompt_id"] in kept] for policy, own in texts.items()}
-    return {policy: own for policy, own in chosen.items() if own}
+    chosen = {policy: [one for one in samples if one["prompt_id"] in kept] for policy, samples in texts.items()}
+    return {policy: samples for policy, samples in chosen.items() if samples}
 
 
 def prompts_in(texts: Texts) -> set[str]:
     """The prompts that every policy of a group has."""
-    return set.intersection(*({sample["prompt_id"] for sample in own} for own in texts.values()))
+    return set.intersection(*({sample["prompt_id"] for sample in samples} for samples in texts.values()))
 
 
 def beside_recorded(texts: Mapping[Group, Texts], recorded: Mapping[Group, Texts]) -> dict[Group, Texts]:
     """Every policy of the groups in `recorded`, on the prompts alone that these have."""
     return {
-        group: on_prompts({**texts[group], **own}, prompts_in(own)) for group, own in recorded.items() if group in texts
+        group: on_prompts({**texts[group], **measured}, prompts_in(measured))
+        for group, measured in recorded.items()
+        if group in texts
     }
 
 
 def points(texts: Texts, fluency: Fluency) -> list[Point]:
     """The policies of one group by rows a text."""
     full = texts.get("full_cfg")
-    found = [_point(policy, samples, full, fluency) for policy, samples in texts.items()]
-    return sorted(found, key=lambda point: point.rows)
+    measured = [_point(policy, samples, full, fluency) for policy, samples in texts.items()]
+    return sorted(measured, key=lambda point: point.rows)
 
 
 def _point(
@@ -177,21 +179,21 @@ def _point(
 ) -> Point:
     texts = [sample["text"] for sample in samples]
     handed = [sample["handoff_fraction"] for sample in samples if sample["handoff_fraction"] is not None]
-    own = by_prompt(samples)
+    success = by_prompt(samples)
     return Point(
         policy=policy,
         series=series_of(policy),
-        prompts=len(own),
+        prompts=len(success),
         texts=len(samples),
-        success=bootstrap(np.array(list(own.values()))),
-        loss=None if full is None else paired_bootstrap(by_prompt(full), own),
+        success=bootstrap(np.array(list(success.values()))),
+        loss=None if full is None else paired_bootstrap(by_prompt(full), success),
         rows=sum(sample["rows"] for sample in samples) / len(samples),
         share=sum(sample["rows"] for sample in samples) / sum(sample["full_cfg_equivalent"] for sample in samples),
         perplexity=fluency.perplexity(texts),
         repeats=sum(map(has_adjacent_repeat, texts)) / len(texts),
         words=sum(len(words(text)) for text in texts) / len(texts),
         handoff=sum(handed) / len(handed) if handed else None,
-        by_prompt=own,
+        by_prompt=success,
         falls_back=full is not None and policy != "full_cfg" and _outcomes(samples) == _outcomes(full),
     )
 
@@ -200,10 +202,10 @@ def _outcomes(samples: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]
     return sorted((sample["prompt_id"], sample["text"], sample["rows"]) for sample in samples)
 
 
-def frontier(found: Sequence[Point]) -> list[Point]:
+def frontier(points: Sequence[Point]) -> list[Point]:
     """The points that no cheaper (or equally dear) point of the series beats in success."""
     kept: list[Point] = []
-    for point in sorted(found, key=lambda p: (p.rows, -p.success.value)):
+    for point in sorted(points, key=lambda p: (p.rows, -p.success.value)):
         if not kept or point.success.value > kept[-1].success.value:
             kept.append(point)
     return kept

@@ -1,4 +1,4 @@
-"""Policies pooled over families, each family weighted alike, whatever its number of prompts.
+"""One figure a policy over all families: means in which every family weighs alike, whatever its number of prompts.
 
 Intervals resample prompts within every family: they speak for other prompts of these families, not for other families.
 """
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gate_models.offline.order_study.matches import plain_policies
 from gate_models.offline.order_study.points import Group, Point
+from gate_models.offline.runs.markdown import table
 from gate_models.statistics.bootstrap import REPLICATES
 from gate_models.statistics.intervals import Estimate
 
@@ -47,7 +48,7 @@ class Pooled:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types, rounded."""
-        own = {
+        content = {
             "policy": self.policy,
             "families": self.families,
             "fallen_back": self.fallen_back,
@@ -59,8 +60,8 @@ class Pooled:
             "repeats": round(self.repeats, 3),
         }
         if self.difference is not None:
-            own |= {"against": self.against, "difference": self.difference.rounded}
-        return own
+            content |= {"against": self.against, "difference": self.difference.rounded}
+        return content
 
 
 def stratified(families: Sequence[NDArray[np.float64]], *, seed: int = 0, replicates: int = REPLICATES) -> Estimate:
@@ -76,24 +77,24 @@ def stratified(families: Sequence[NDArray[np.float64]], *, seed: int = 0, replic
     return Estimate(float(np.mean([values.mean() for values in families])), float(low), float(high), "stratified")
 
 
-def complete(found: Mapping[Group, Sequence[Point]], policies: Sequence[str]) -> dict[Group, dict[str, Point]]:
+def complete(groups: Mapping[Group, Sequence[Point]], policies: Sequence[str]) -> dict[Group, dict[str, Point]]:
     """The groups that have every one of `policies`, with these alone."""
-    named = {group: {point.policy: point for point in own} for group, own in found.items()}
+    named = {group: {point.policy: point for point in points} for group, points in groups.items()}
     return {
-        group: {policy: own[policy] for policy in policies}
-        for group, own in named.items()
-        if own.keys() >= set(policies)
+        group: {policy: by_policy[policy] for policy in policies}
+        for group, by_policy in named.items()
+        if by_policy.keys() >= set(policies)
     }
 
 
 def pool(families: Families, policies: Sequence[str]) -> list[Pooled]:
     """`policies` by rows. Every family needs each of them, and full CFG."""
-    found = [_pooled(families, policy) for policy in policies] if families else []
-    return sorted(found, key=lambda one: one.share)
+    pooled = [_pooled(families, policy) for policy in policies] if families else []
+    return sorted(pooled, key=lambda one: one.share)
 
 
 def _pooled(families: Families, policy: str) -> Pooled:
-    points = [own[policy] for own in families]
+    points = [family[policy] for family in families]
     against = _matched(families, policy)
     return Pooled(
         policy=policy,
@@ -103,7 +104,7 @@ def _pooled(families: Families, policy: str) -> Pooled:
         success=stratified([_values(point) for point in points]),
         loss=_difference(families, FULL, policy),
         share=float(np.mean([point.share for point in points])),
-        perplexity=perplexity_ratio([(own[policy], own[FULL]) for own in families]),
+        perplexity=perplexity_ratio([(family[policy], family[FULL]) for family in families]),
         repeats=float(np.mean([point.repeats for point in points])),
         against=against,
         difference=None if against is None else _difference(families, policy, against),
@@ -124,19 +125,19 @@ def _difference(families: Families, one: str, other: str) -> Estimate:
     """Success of `one` less `other` on the same prompts."""
     return stratified(
         [
-            np.array([own[one].by_prompt[prompt] - own[other].by_prompt[prompt] for prompt in _shared(own, one, other)])
-            for own in families
+            np.array([family[one].by_prompt[p] - family[other].by_prompt[p] for p in _shared(family, one, other)])
+            for family in families
         ]
     )
 
 
-def _shared(own: Mapping[str, Point], one: str, other: str) -> list[str]:
-    return [prompt for prompt in own[one].by_prompt if prompt in own[other].by_prompt]
+def _shared(family: Mapping[str, Point], one: str, other: str) -> list[str]:
+    return [prompt for prompt in family[one].by_prompt if prompt in family[other].by_prompt]
 
 
 def _matched(families: Families, policy: str) -> str | None:
     """The confidence-order policy that a guidance-first one is compared with; None where there is none."""
-    if not any(own[policy].is_first for own in families):
+    if not any(family[policy].is_first for family in families):
         return None
     plain = [point.policy for point in plain_policies(list(families[0].values()))]
     known = [name for name in plain if name != policy and _share(families, name) <= _share(families, policy) + 1e-9]
@@ -144,28 +145,31 @@ def _matched(families: Families, policy: str) -> str | None:
 
 
 def _share(families: Families, policy: str) -> float:
-    return float(np.mean([own[policy].share for own in families]))
+    return float(np.mean([family[policy].share for family in families]))
 
 
 def _success(families: Families, policy: str) -> float:
-    return float(np.mean([_values(own[policy]).mean() for own in families]))
+    return float(np.mean([_values(family[policy]).mean() for family in families]))
 
 
-def pooled_table(found: Sequence[Pooled]) -> str:
+def pooled_table(pooled: Sequence[Pooled]) -> str:
     """Markdown, by rows."""
-    lines = [
-        "| policy | success | 95 % | loss to full CFG | rows, of full CFG | ppl, x full CFG | repeats "
-        "| best confidence order, no more rows | difference |",
-        "|---|---|---|---|---|---|---|---|---|",
+    heads = ["policy", "success", "95 %", "loss to full CFG", "rows, of full CFG", "ppl, x full CFG", "repeats"]
+    return table([*heads, "best confidence order, no more rows", "difference"], map(_row, pooled))
+
+
+def _row(one: Pooled) -> list[str]:
+    return [
+        one.policy + (f" ({one.fallen_back} fall back)" if one.fallen_back else ""),
+        f"{one.success.value:.3f}",
+        f"{one.success.low:.2f}-{one.success.high:.2f}",
+        one.loss.signed,
+        f"{one.share:.0%}",
+        ratio(one.perplexity),
+        f"{one.repeats:.2f}",
+        "-" if one.difference is None else str(one.against),
+        "-" if one.difference is None else one.difference.signed,
     ]
-    for one in found:
-        matched = "- | -" if one.difference is None else f"{one.against} | {one.difference.signed}"
-        fallen = f" ({one.fallen_back} fall back)" if one.fallen_back else ""
-        lines.append(
-            f"| {one.policy}{fallen} | {one.success.value:.3f} | {one.success.low:.2f}-{one.success.high:.2f} "
-            f"| {one.loss.signed} | {one.share:.0%} | {ratio(one.perplexity)} | {one.repeats:.2f} | {matched} |"
-        )
-    return "\n".join(lines)
 
 
 def ratio(perplexity: float | None) -> str:

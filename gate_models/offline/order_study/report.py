@@ -1,4 +1,4 @@
-"""The commit order study as Markdown and as numbers: what `order_study` writes."""
+"""The commit order study as Markdown and as numbers: what `astargate order-study report` writes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from gate_models.gates.sources import RECORDED
 from gate_models.offline.order_study.ablations import Ablation, ablation_table
 from gate_models.offline.order_study.factors import Factor, factor_table
 from gate_models.offline.order_study.learned_gates import (
-    OWN,
+    SERVED,
     Paired,
-    beside,
-    beside_table,
+    audit_match_table,
+    audit_matches,
     gates_table,
     is_recorded,
     paired,
@@ -27,48 +27,50 @@ from gate_models.offline.order_study.matches import Match, cells, family_table, 
 from gate_models.offline.order_study.points import Group, Point
 from gate_models.offline.order_study.pooled import FULL, Pooled, complete, pool, pooled_table
 from gate_models.offline.order_study.switch_curve import Move, switch_table
+from gate_models.offline.runs.markdown import table
 
-Found = Mapping[Group, Sequence[Point]]
+Groups = Mapping[Group, Sequence[Point]]
 
 
-def group_table(found: Sequence[Point]) -> str:
+def group_table(points: Sequence[Point]) -> str:
     """All policies of one group by rows."""
-    lines = [
-        "| policy | success | 95 % | loss to full CFG | rows | ppl | repeats | words | handoff |",
-        "|---|---|---|---|---|---|---|---|---|",
+    heads = ["policy", "success", "95 %", "loss to full CFG", "rows", "ppl", "repeats", "words", "handoff"]
+    return table(heads, map(_point_row, points))
+
+
+def _point_row(point: Point) -> list[str]:
+    return [
+        point.policy + (" (falls back)" if point.falls_back else ""),
+        f"{point.success.value:.3f}",
+        f"{point.success.low:.2f}-{point.success.high:.2f}",
+        "-" if point.loss is None else point.loss.signed,
+        f"{point.rows:.1f}",
+        shown(point.perplexity),
+        f"{point.repeats:.2f}",
+        f"{point.words:.1f}",
+        "-" if point.handoff is None else f"{point.handoff:.2f}",
     ]
-    for point in found:
-        loss = "-" if point.loss is None else point.loss.signed
-        span = f"{point.success.low:.2f}-{point.success.high:.2f}"
-        handoff = "-" if point.handoff is None else f"{point.handoff:.2f}"
-        fallen = " (falls back)" if point.falls_back else ""
-        lines.append(
-            f"| {point.policy}{fallen} | {point.success.value:.3f} | {span} | {loss} | {point.rows:.1f} "
-            f"| {shown(point.perplexity)} | {point.repeats:.2f} | {point.words:.1f} | {handoff} |"
-        )
-    return "\n".join(lines)
 
 
-def matched_table(found: Found) -> str:
+def matched_table(groups: Groups) -> str:
     """Every guidance-first policy beside the best confidence-order policy at no more rows."""
-    lines = [
-        "| task | guidance first | rows | success | ppl | confidence order, no more rows | rows | success | ppl "
-        "| difference | |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for (task, _), own in found.items():
-        lines += [
-            f"| {task} | {cells(match.own)} | {cells(match.other)} | {match.difference.signed} | {match.verdict} |"
-            for match in matches(own)
-        ]
-    return "\n".join(lines)
+    figures = ("rows", "success", "ppl")
+    heads = ["task", "guidance first", *figures, "confidence order, no more rows", *figures, "difference", "verdict"]
+    return table(
+        heads,
+        (
+            [task, *cells(match.point), *cells(match.rival), match.difference.signed, match.verdict]
+            for (task, _), points in groups.items()
+            for match in matches(points)
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
     """Everything that a report shows."""
 
-    found: Found
+    groups: Groups
     common: Mapping[str, Any]
     commands: tuple[str, ...]
     pooled: tuple[str, ...]
@@ -77,27 +79,27 @@ class Study:
     factor_policies: tuple[str, ...] = ()
     moves: Sequence[Move] = ()
     ablations: Sequence[Ablation] = ()
-    horizons: Found = field(default_factory=dict)
+    horizons: Groups = field(default_factory=dict)
     """The prompts alone whose horizons a census measured, with policy `recorded`."""
     audits: Mapping[str, AuditReport] = field(default_factory=dict)
     """Of the learned gates, by family."""
 
     def families(self) -> tuple[list[Group], list[Pooled]]:
-        """The policies that most groups have, pooled over the groups that have all of these."""
-        count = Counter(point.policy for own in self.found.values() for point in own)
-        policies = [policy for policy in self.pooled if 2 * count[policy] > len(self.found)]
+        """The policies that more than half of the groups have, pooled over the groups that have all of these."""
+        count = Counter(point.policy for points in self.groups.values() for point in points)
+        policies = [policy for policy in self.pooled if 2 * count[policy] > len(self.groups)]
         if FULL not in policies:
             return [], []
-        groups = complete(self.found, policies)
+        groups = complete(self.groups, policies)
         return list(groups), pool(list(groups.values()), policies)
 
     def markdown(self) -> str:
         """The report."""
         parts = ["# Commit order study", self._head(), *(f"```\n{command}\n```" for command in self.commands)]
         parts += self._pooled()
-        if any(matches(own) for own in self.found.values()):
-            parts += ["## Verdict of each family", family_table(self.found), note(self.found)]
-            parts += ["## At matched rows", matched_table(self.found)]
+        if any(matches(points) for points in self.groups.values()):
+            parts += ["## Verdict of each family", family_table(self.groups), note(self.groups)]
+            parts += ["## At matched rows", matched_table(self.groups)]
         parts += self._paired() + self._horizons() + self._gates()
         if self.factors:
             parts += ["## Canvas, weight, temperature", _FACTORS, factor_table(self.factors, self.factor_policies)]
@@ -106,8 +108,8 @@ class Study:
         if self.ablations:
             parts += ["## Parts of the order left out", _ABLATIONS, ablation_table(self.ablations)]
         parts.append("## All policies")
-        for (task, setting), own in self.found.items():
-            parts += [f"### {task}: {setting}, {own[0].prompts} prompts", group_table(own)]
+        for (task, setting), points in self.groups.items():
+            parts += [f"### {task}: {setting}, {points[0].prompts} prompts", group_table(points)]
         return "\n\n".join(parts) + "\n"
 
     def _head(self) -> str:
@@ -127,7 +129,7 @@ class Study:
         groups, pooled = self.families()
         if not pooled:
             return []
-        left_out = [task for task, _ in self.found if (task, _) not in groups]
+        left_out = [task for task, _ in self.groups if (task, _) not in groups]
         missing = f" Left out, for they lack some policy: {', '.join(left_out)}." if left_out else ""
         head = (
             f"{len(groups)} families, {pooled[0].prompts} prompts; each family weighs alike. Intervals resample "
@@ -137,15 +139,15 @@ class Study:
         return ["## Pooled over families", head, pooled_table(pooled)]
 
     def _paired(self) -> list[str]:
-        found = paired(self.found)
-        if not any(one.gate or one.oracle for one in found):
+        pairs = paired(self.groups)
+        if not any(one.gate or one.oracle for one in pairs):
             return []
-        groups = with_gates(self.found)
-        names = (point.policy for own in groups.values() for point in own if source_of(point) in (*OWN, RECORDED))
-        parts = ["## Beside learned gates on the same prompts", _PAIRED, paired_table(found)]
+        groups, sources = with_gates(self.groups), (*SERVED, RECORDED)
+        names = (point.policy for points in groups.values() for point in points if source_of(point) in sources)
+        parts = ["## Beside learned gates on the same prompts", _PAIRED, paired_table(pairs)]
         return parts + self._together(groups, names)
 
-    def _together(self, groups: Found, names: Iterable[str]) -> list[str]:
+    def _together(self, groups: Groups, names: Iterable[str]) -> list[str]:
         """`groups` pooled, over the study's policies and those in `names`."""
         policies = tuple(dict.fromkeys((*self.pooled, *names)))
         kept, pooled = Study(groups, self.common, (), policies).families()
@@ -153,24 +155,24 @@ class Study:
         return [f"These families together ({over}):", pooled_table(pooled)] if pooled else []
 
     def _horizons(self) -> list[str]:
-        found = self._beside_horizons()
-        if not found:
+        pairs = self._horizon_pairs()
+        if not pairs:
             return []
-        names = (point.policy for own in self.horizons.values() for point in own if is_recorded(point))
-        parts = ["## Beside measured horizons on the same prompts", _HORIZONS, paired_table(found)]
+        names = (point.policy for points in self.horizons.values() for point in points if is_recorded(point))
+        parts = ["## Beside measured horizons on the same prompts", _HORIZONS, paired_table(pairs)]
         return parts + self._together(self.horizons, names)
 
-    def _beside_horizons(self) -> list[Paired]:
+    def _horizon_pairs(self) -> list[Paired]:
         return [replace(one, gate=None) for one in paired(self.horizons) if one.oracle is not None]
 
     def _gates(self) -> list[str]:
-        own = beside(self.found, self.audits)
-        if not own:
+        matched = audit_matches(self.groups, self.audits)
+        if not matched:
             return []
-        groups = {one.group: self.found[one.group] for one in own}
+        groups = {one.group: self.groups[one.group] for one in matched}
         kept, pooled = Study(groups, self.common, (), self.pooled).families()
         names = [task for task, _ in kept or groups]
-        parts = ["## Beside learned gates and measured horizons", _GATES, beside_table(own)]
+        parts = ["## Beside learned gates and measured horizons", _GATES, audit_match_table(matched)]
         parts += [f"The audit's gates over {', '.join(names)}:", gates_table(names, self.audits)]
         return parts + (["This study's policies over the same families:", pooled_table(pooled)] if pooled else [])
 
@@ -189,35 +191,35 @@ class Study:
                     "alone": dict(one.counts),
                     "after_holm": dict(one.corrected),
                 }
-                for one in family_verdicts(self.found)
+                for one in family_verdicts(self.groups)
             ],
             "paired_gates": [
                 {"task": one.group[0], **_match(match)}
-                for one in (*paired(self.found), *self._beside_horizons())
+                for one in (*paired(self.groups), *self._horizon_pairs())
                 for match in (one.gate, one.oracle)
                 if match is not None
             ],
-            "beside_gates": [one.to_json() for one in beside(self.found, self.audits)],
+            "beside_gates": [one.to_json() for one in audit_matches(self.groups, self.audits)],
             "factors": [one.to_json() for one in self.factors],
             "switch": [one.to_json() for one in self.moves],
-            "groups": [_group(group, own) for group, own in self.found.items()],
+            "groups": [_group(group, points) for group, points in self.groups.items()],
             "ablations": [one.to_json() for one in self.ablations],
         }
 
 
-def _group(group: Group, own: Sequence[Point]) -> dict[str, Any]:
+def _group(group: Group, points: Sequence[Point]) -> dict[str, Any]:
     return {
         "task": group[0],
         "setting": str(group[1]),
-        "policies": [point.to_json() for point in own],
-        "matched": [_match(match) for match in matches(own)],
+        "policies": [point.to_json() for point in points],
+        "matched": [_match(match) for match in matches(points)],
     }
 
 
 def _match(match: Match) -> dict[str, Any]:
     return {
-        "policy": match.own.policy,
-        "against": match.other.policy,
+        "policy": match.point.policy,
+        "against": match.rival.policy,
         "difference": match.difference.rounded,
         "verdict": match.verdict,
         "sign_test": round(match.p_value, 4),

@@ -1,8 +1,9 @@
-"""The switch curve S(t) of both commit orders (Definition 1): fresh runs that hand off at each fraction.
+"""How early guidance may stop under each commit order: success S(t) of fresh runs that stop it at time t.
 
-a* is the earliest fraction from which S stays within `TOLERANCE` of S(T). A guidance-first order has an S(T) of its
-own, often a lower one, so its horizon is also given against full CFG's in confidence order. Both orders run on the same
-prompts; resampling these says how sure it is that the horizon moves.
+S(t) is the switch curve of Definition 1. Its horizon a* is the earliest fraction of the steps from which S stays within
+`TOLERANCE` of S(T). S(T) depends on the order and is often lower in a guidance-first order. The horizon of such an
+order is therefore also given against full CFG's S(T) in confidence order. Both orders run on the same prompts;
+resampling these says how sure it is that the horizon moves.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from decoding.sampling.block_schedule import step_at
 from gate_models.committor.horizon import ensemble_horizon
 from gate_models.offline.order_study.points import Group, Point, Setting
+from gate_models.offline.runs.markdown import table
 from gate_models.policies.names import parse_policy
 from gate_models.statistics.intervals import Estimate
 
@@ -50,31 +52,31 @@ class Curve:
     def resampled(self, rows: NDArray[np.int64]) -> float:
         """a* of the prompts `rows`; 1 where it is censored."""
         means = self.by_prompt[rows].mean(0)
-        found = self._horizon(means[:-1], float(means[-1]))
-        return 1.0 if found is None else found
+        horizon = self._horizon(means[:-1], float(means[-1]))
+        return 1.0 if horizon is None else horizon
 
     def _horizon(self, success: NDArray[np.float64], terminal: float) -> float | None:
         at = [step_at(fraction, self.steps) for fraction in self.fractions]
-        found = ensemble_horizon(at, success, terminal, self.steps, TOLERANCE)
-        return None if found.censored else found.step / self.steps
+        horizon = ensemble_horizon(at, success, terminal, self.steps, TOLERANCE)
+        return None if horizon.censored else horizon.step / self.steps
 
 
-def curves_of(setting: Setting, own: Sequence[Point]) -> dict[str, Curve]:
+def curves_of(setting: Setting, points: Sequence[Point]) -> dict[str, Curve]:
     """The switch curves of a group, by commit order; base decoding is both orders' S(0). Empty for mixed canvases."""
     if len(setting.steps) > 1:
         return {}
-    named = {point.policy: parse_policy(point.policy).policy for point in own}
-    base = next((point for point in own if named[point.policy].preset == "base"), None)
+    named = {point.policy: parse_policy(point.policy).policy for point in points}
+    base = next((point for point in points if named[point.policy].preset == "base"), None)
     parts: dict[str, tuple[dict[float, Point], Point]] = {}
     for order in (PLAIN, FIRST):
-        mine = [point for point in own if named[point.policy].order == order and named[point.policy].tail_width == 1]
-        mine = [point for point in mine if named[point.policy].boost_threshold is None]
+        serial = [p for p in points if named[p.policy].order == order and named[p.policy].tail_width == 1]
+        serial = [point for point in serial if named[point.policy].boost_threshold is None]
         cuts = {
             gate.fraction: point
-            for point in mine
+            for point in serial
             if (gate := named[point.policy].gate).source == "fraction" and gate.fraction is not None
         }
-        full = [p for p in mine if named[p.policy].preset == "full_cfg" and named[p.policy].guided_width == 1]
+        full = [p for p in serial if named[p.policy].preset == "full_cfg" and named[p.policy].guided_width == 1]
         if base is not None and len(cuts) > 1 and full:
             parts[order] = {0.0: base} | cuts, full[0]
     used = [point for cuts, full in parts.values() for point in (*cuts.values(), full)]
@@ -120,15 +122,15 @@ class Move:
 
 
 def _content(curve: Curve) -> dict[str, Any]:
-    points = {f"{cut:g}": found.rounded for cut, found in zip(curve.fractions, curve.success, strict=True)}
+    points = {f"{cut:g}": success.rounded for cut, success in zip(curve.fractions, curve.success, strict=True)}
     return {"success": points | {"1": curve.terminal.rounded}, "horizon": curve.horizon}
 
 
-def moves(found: Mapping[Group, Sequence[Point]]) -> list[Move]:
+def moves(groups: Mapping[Group, Sequence[Point]]) -> list[Move]:
     """Every group that has the curve of both orders."""
     kept = []
-    for group, own in found.items():
-        curves = curves_of(group[1], own)
+    for group, points in groups.items():
+        curves = curves_of(group[1], points)
         if len(curves) < len((PLAIN, FIRST)):
             continue
         count = len(curves[PLAIN].by_prompt)
@@ -139,21 +141,27 @@ def moves(found: Mapping[Group, Sequence[Point]]) -> list[Move]:
     return kept
 
 
-def switch_table(found: Sequence[Move]) -> str:
+def switch_table(compared: Sequence[Move]) -> str:
     """Markdown: a family a line."""
-    lines = [
-        "| family | prompts | S(0) | confidence: S(T) | a* | guidance first: S(T) | a* | a* to confidence's S(T) "
-        "| resampled: earlier, later | horizon moves |",
-        "|" + "---|" * 10,
+    heads = ["family", "prompts", "S(0)", "confidence: S(T)", "a*", "guidance first: S(T)", "a*"]
+    heads += ["a* to confidence's S(T)", "resampled: earlier, later", "horizon moves"]
+    return table(heads, map(_row, compared))
+
+
+def _row(one: Move) -> list[str]:
+    terminal = one.plain.terminal.value
+    return [
+        one.group[0],
+        str(one.prompts),
+        f"{one.plain.success[0].value:.2f}",
+        f"{terminal:.2f}",
+        at(one.plain.horizon),
+        f"{one.first.terminal.value:.2f}",
+        at(one.first.horizon),
+        at(one.first.horizon_to(terminal)),
+        f"{one.earlier:.0%}, {one.later:.0%}",
+        one.verdict,
     ]
-    for one in found:
-        terminal = one.plain.terminal.value
-        lines.append(
-            f"| {one.group[0]} | {one.prompts} | {one.plain.success[0].value:.2f} | {terminal:.2f} "
-            f"| {at(one.plain.horizon)} | {one.first.terminal.value:.2f} | {at(one.first.horizon)} "
-            f"| {at(one.first.horizon_to(terminal))} | {one.earlier:.0%}, {one.later:.0%} | {one.verdict} |"
-        )
-    return "\n".join(lines)
 
 
 def at(horizon: float | None) -> str:

@@ -1,10 +1,10 @@
-"""The arms of the repair census (paper, Appendix "Repair by Reopening"): populations, anchors, reopened positions.
+"""The arms of the repair census: which failed runs are taken, from which state, and which positions are reopened.
 
-Rules that the paper leaves open, ours: a recorded run belongs to a population only where its own text fails. It is
-*hopeless* where q0 never exceeds `FLOOR` on the freeze grid, *collapse* where q0 reaches `PEAK` and later falls to half
-of its peak or less. Anchors: *post* three steps after the peak of q0 (the last of equal ones), at most T - 1; *pre* at
-half of a* (the freeze estimator's) or of the peak, whichever is earlier: a* of these runs is mostly censored, and half
-of T would lie behind the post anchor.
+The paper's Appendix "Repair by Reopening" leaves some rules open; these are ours. A recorded run belongs to a
+population only where its own text fails. It is *hopeless* where q0 never exceeds `FLOOR` on the freeze grid, *collapse*
+where q0 reaches `PEAK` and later falls to half of its peak or less. Anchors: *post* three steps after the peak of q0
+(the last of equal ones), at most T - 1; *pre* at half of a* (the freeze estimator's) or of the peak, whichever is
+earlier: a* of these runs is mostly censored, and half of T would lie behind the post anchor.
 """
 
 from __future__ import annotations
@@ -33,14 +33,6 @@ FLOOR: Final = 0.1
 PEAK: Final = 0.5
 POST_STEPS: Final = 3
 Population = Literal["hopeless", "collapse"]
-PAPER_SELECTORS: Final[tuple[Selector, ...]] = (
-    "committor",
-    "truncated_committor",
-    "leave_one_out",
-    "guidance_disagreement",
-    "commit_confidence",
-)
-OWN_SELECTORS: Final[tuple[Selector, ...]] = ("constraint_aware", "keyword_argmax", "random", "restart")
 CONTROL: Final = "control"
 
 
@@ -94,10 +86,9 @@ class Anchored:
     def __init__(
         self, model: DenoisingModel, outcome: DecodingResult, predicate: Constraint, name: str, step: int
     ) -> None:
-        found = outcome.kept
-        if found is None:
+        if outcome.kept is None:
             raise ValueError("the recorded run must be judged; see recorded_job")
-        self.found: DecodedText = found
+        self.decoded: DecodedText = outcome.kept
         self.name, self.step = name, step
         self.mask_id = model.spec.mask_id
         self.anchor = anchor_at(outcome, step, self.mask_id)
@@ -106,29 +97,36 @@ class Anchored:
 
     @property
     def job(self) -> Job:
-        return self.found.state.job
+        return self.decoded.state.job
 
-    def _choice(self) -> RepairContext:
+    def _context(self) -> RepairContext:
         noise = replace(self.job.noise, purpose="select", arm=f"{self.job.noise.arm}|{self.name}")
-        return RepairContext(self.found, self.candidates, self._predicate, self._model.codec, noise)
+        return RepairContext(self.decoded, self.candidates, self._predicate, self._model.codec, noise)
 
     def keys(self, selector: Selector) -> dict[int, Key]:
         """The ranking of a selector that needs no forward evaluation."""
-        return RANKINGS[selector](self._choice())
+        return RANKINGS[selector](self._context())
 
-    def look(self) -> list[Job]:
-        """The look of selector `keyword_argmax`; none where no phrase is missing."""
-        positions = open_positions(self._choice())
+    def probe_jobs(self) -> list[Job]:
+        """The probe of selector `keyword_argmax`; none where no phrase is missing."""
+        positions = open_positions(self._context())
         return [probe_job(self.job, self.anchor, positions, 1, self.mask_id)] if positions else []
 
-    def look_keys(self, look: DecodingResult) -> dict[int, Key]:
-        """The ranking by that look."""
-        return probe(self._choice(), look.trace)
+    def probe_keys(self, probed: DecodingResult) -> dict[int, Key]:
+        """The ranking by that probe."""
+        return probe(self._context(), probed.trace)
 
     def rollouts(self, selector: Selector, count: int) -> list[Job]:
         """The rollouts of a committor selector, `count` for each candidate in turn."""
-        own = replace(self.job, noise=replace(self.job.noise, arm=f"{self.job.noise.arm}|{self.name}|{selector}|"))
-        return rollout_jobs(own, Repair(selector, rollouts=count), self.anchor, self.candidates, 1, self.mask_id)
+        noise = replace(self.job.noise, arm=f"{self.job.noise.arm}|{self.name}|{selector}|")
+        return rollout_jobs(
+            replace(self.job, noise=noise),
+            Repair(selector, rollouts=count),
+            self.anchor,
+            self.candidates,
+            1,
+            self.mask_id,
+        )
 
     def rollout_keys(self, outcomes: Sequence[DecodingResult]) -> dict[int, Key]:
         """The ranking by those rollouts."""

@@ -1,6 +1,6 @@
-"""Gains of a repair census: an arm's success less another's, paired within a prompt (its seeds averaged).
+"""What reopening gains: the success of one arm of a repair census less another's, paired within a prompt.
 
-Intervals bootstrap the prompts; below `FEWEST` prompts there is none.
+The seeds of a prompt are averaged. Intervals bootstrap the prompts; below `FEWEST` prompts there is none.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def arms_of(unit: Unit, anchor: str) -> dict[tuple[str, int], Mapping[str, Any]]
 
 def successes(units: Iterable[Unit], anchor: str, arm: tuple[str, int]) -> dict[tuple[str, str], float]:
     """Success of an arm by (task, prompt), seeds averaged."""
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    rates: dict[tuple[str, str], list[float]] = defaultdict(list)
     for unit in units:
-        own = arms_of(unit, anchor).get(arm)
-        if own is not None:
-            found[unit["task"], unit["prompt"]].append(float(np.mean(own["success"])))
-    return {prompt: float(np.mean(rates)) for prompt, rates in found.items()}
+        measured = arms_of(unit, anchor).get(arm)
+        if measured is not None:
+            rates[unit["task"], unit["prompt"]].append(float(np.mean(measured["success"])))
+    return {prompt: float(np.mean(listed)) for prompt, listed in rates.items()}
 
 
 def arm_of(name: str, count: int) -> tuple[str, int]:
@@ -45,15 +45,15 @@ def gained(
     units: Sequence[Unit], anchor: str, arm: tuple[str, int], other: tuple[str, int] = (CONTROL, 0)
 ) -> tuple[Estimate, int] | None:
     """Success of an arm minus another's, paired by prompt, and the number of prompts; None without any."""
-    own, reference = successes(units, anchor, arm), successes(units, anchor, other)
-    return (paired_bootstrap(own, reference), len(own)) if own.keys() & reference.keys() else None
+    rates, reference = successes(units, anchor, arm), successes(units, anchor, other)
+    return (paired_bootstrap(rates, reference), len(rates)) if rates.keys() & reference.keys() else None
 
 
-def shown(found: tuple[Estimate, int] | None) -> str:
+def shown(gain: tuple[Estimate, int] | None) -> str:
     """A gain with its interval, where there are prompts enough."""
-    if found is None:
+    if gain is None:
         return "-"
-    estimate, prompts = found
+    estimate, prompts = gain
     return estimate.signed if prompts >= FEWEST else f"{estimate.value:+.3f}"
 
 
@@ -63,18 +63,19 @@ def gain(units: Sequence[Unit], anchor: str, arm: tuple[str, int], other: tuple[
 
 
 def mean(values: Iterable[float]) -> str:
+    """A mean as tables show it."""
     listed = list(values)
     return f"{np.mean(listed):.3f}" if listed else "-"
 
 
 def mean_gain(units: Sequence[Unit], anchor: str, selectors: Sequence[str], count: int) -> tuple[Estimate, int] | None:
     """`gained` at K = `count`, averaged over selectors."""
-    found = [successes(units, anchor, arm_of(name, count)) for name in selectors]
+    by_selector = [successes(units, anchor, arm_of(name, count)) for name in selectors]
     control = successes(units, anchor, (CONTROL, 0))
-    shared = set(control).intersection(*found) if found else set()
+    shared = set(control).intersection(*by_selector) if by_selector else set()
     if not shared:
         return None
-    means = {prompt: float(np.mean([rates[prompt] for rates in found])) for prompt in shared}
+    means = {prompt: float(np.mean([rates[prompt] for rates in by_selector])) for prompt in shared}
     return paired_bootstrap(means, control), len(shared)
 
 

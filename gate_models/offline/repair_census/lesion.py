@@ -1,9 +1,10 @@
-"""Lesion against reopening of one revealed keyword (paper, "Commitment Is Not Carried by a Fixed Token Position").
+"""Whether a text depends on one committed keyword token: the token is replaced or reopened, and decoding goes on.
 
-At half of the steps of a successful full-CFG run, a committed single-token keyword is either replaced by a competitor
-token (*lesion*: the position is never decided again) or set back to MASK (*reopen*), and decoding goes on at
-temperature 0 under guidance or under base. The control does the same to a committed position that holds no keyword.
-The competitor is the most probable other token there, as the model sees it with the position masked.
+This repeats the paper's "Commitment Is Not Carried by a Fixed Token Position". At half of the steps of a successful
+full-CFG run, a committed single-token keyword is either replaced by a competitor token (*lesion*: the position is never
+decided again) or set back to MASK (*reopen*), and decoding goes on at temperature 0 under guidance or under base. The
+control does the same to a committed position that holds no keyword. The competitor is the most probable other token
+there, as the model sees it with the position masked.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any
 
 import torch
 
-from decoding.constraints import Keywords, parse
+from decoding.constraints import parse
+from decoding.constraints.keywords import Keywords
 from decoding.engine.handle import DecodingResult
 from decoding.gates.builtin import NeverGate
 from decoding.models.protocol import DenoisingModel
@@ -68,8 +70,8 @@ def lesion_unit(
 
 
 def _seen(model: DenoisingModel, done: DecodingResult, word: str, token: int, position: int) -> dict[str, Any]:
-    found = _occurrences(word, model.codec.decode(list(done.content)))
-    return {"restored": done.tokens[position] == token, "present": found > 0, "occurrences": found}
+    count = _occurrences(word, model.codec.decode(list(done.content)))
+    return {"restored": done.tokens[position] == token, "present": count > 0, "occurrences": count}
 
 
 def _occurrences(word: str, text: str) -> int:

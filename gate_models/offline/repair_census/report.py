@@ -1,4 +1,4 @@
-"""Tables of a repair census: recovery by selector, anchor, population and family, agreement, length audit, lesions."""
+"""The report of a repair census: what each selector recovers, by anchor, population and family, beside the paper."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gate_models.offline import repair_paper
-from gate_models.offline.repair_census.arms import CONTROL, PAPER_SELECTORS
+from gate_models.offline.repair_census.arms import CONTROL
 from gate_models.offline.repair_census.gains import (
     ANCHORS,
     FEWEST,
@@ -25,21 +24,62 @@ from gate_models.offline.repair_census.gains import (
     shown,
     successes,
 )
+from gate_models.offline.repair_census.settings import PAPER_SELECTORS
+from gate_models.offline.runs import markdown
 
 POPULATIONS: Final = ("collapse", "hopeless")
 CELLS: Final = tuple((anchor, population) for anchor in ANCHORS for population in POPULATIONS)
 
+# What the paper measured of reopening (LLaDA-8B, 396 prompts, 12 subtasks): our tables show it beside ours.
+
+PAPER_RECOVERY: Final[Mapping[str, tuple[str, str]]] = {
+    "control": ("0.23", "0.20"),
+    "committor": ("0.39 (+0.16)", "0.34 (+0.14)"),
+    "truncated_committor": ("0.41 (+0.18)", "0.31 (+0.11)"),
+    "leave_one_out": ("0.40 (+0.17)", "0.30 (+0.10)"),
+    "guidance_disagreement": ("0.37 (+0.14)", "0.26 (+0.07)"),
+    "commit_confidence": ("0.38 (+0.15)", "0.35 (+0.16)"),
+}
+"""Success and gain at the pre and at the post anchor (Table "Reopen recovery", K = 3)."""
+PAPER_CONTROL_BY_TYPE: Final[Mapping[tuple[str, str], float]] = {("pre", "collapse"): 0.369, ("pre", "hopeless"): 0.091}
+"""Success of the control by (anchor, population) (Appendix "Repair by Reopening", Finding 1)."""
+PAPER_GAIN: Final[Mapping[tuple[str, str, int, str], float]] = {
+    ("pre", "collapse", 3, "committor"): 0.176,
+    ("pre", "hopeless", 3, "committor"): 0.152,
+    ("post", "collapse", 3, "committor"): 0.170,
+    ("pre", "collapse", 3, "guidance_disagreement"): 0.219,
+}
+"""Gain over the control by (anchor, population, K, selector) (Findings 1 and 2)."""
+PAPER_CONTRAST: Final[Mapping[tuple[str, str, int], float]] = {
+    ("post", "collapse", 3): -0.056,
+    ("post", "hopeless", 1): 0.036,
+}
+"""Committor minus commit confidence in the two cells, of eight, where the interval leaves out 0 (Finding 2)."""
+PAPER_AGREEMENT: Final = "0.14 to 0.36"
+"""How often committor and commit confidence pick the same position at K = 1 (Finding 2)."""
+PAPER_LESION: Final[Mapping[tuple[str, str, bool], str]] = {
+    ("keyword", "lesion", True): "0.00, 0.96, 1.47, 0.94",
+    ("keyword", "lesion", False): "0.00, 0.92, 1.46, 0.88",
+    ("keyword", "reopen", True): "0.71, 0.98, -, -",
+    ("keyword", "reopen", False): "0.73, 0.97, -, -",
+    ("control", "lesion", True): "-, 1.00, -, -",
+    ("control", "lesion", False): "-, 1.00, -, -",
+    ("control", "reopen", True): "-, 1.00, -, -",
+    ("control", "reopen", False): "-, 1.00, -, -",
+}
+"""Restored, present, occurrences, present if once (Appendix "Commitment Is Not Carried by a Fixed Token Position")."""
+
 
 def perplexity(units: Iterable[Unit], anchor: str, arm: tuple[str, int]) -> str:
     """Of the pooled tokens of an arm, by the shipped judge."""
-    own = [found for unit in units if (found := arms_of(unit, anchor).get(arm)) is not None]
-    tokens = sum(found["nll_tokens"] for found in own)
-    return f"{math.exp(sum(found['nll'] for found in own) / tokens):.0f}" if tokens else "-"
+    measured = [one for unit in units if (one := arms_of(unit, anchor).get(arm)) is not None]
+    tokens = sum(one["nll_tokens"] for one in measured)
+    return f"{math.exp(sum(one['nll'] for one in measured) / tokens):.0f}" if tokens else "-"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table and the end of its last line: parts of the report stand a blank line apart."""
+    return markdown.table(heads, rows) + "\n"
 
 
 def selector_table(units: Sequence[Unit], selectors: Sequence[str], count: int) -> str:
@@ -49,7 +89,7 @@ def selector_table(units: Sequence[Unit], selectors: Sequence[str], count: int) 
         head += [f"{anchor} success", "gain [95 %]", "perplexity", "paper"]
     rows = []
     for name in (CONTROL, *selectors):
-        row, paper = [name], repair_paper.RECOVERY.get(name, ("", ""))
+        row, paper = [name], PAPER_RECOVERY.get(name, ("", ""))
         for index, anchor in enumerate(ANCHORS):
             success = mean(successes(units, anchor, arm_of(name, count)).values())
             won = "" if name == CONTROL else gain(units, anchor, arm_of(name, count))
@@ -69,12 +109,12 @@ def cell_table(units: Sequence[Unit], selectors: Sequence[str], count: int) -> s
     for name in (CONTROL, *selectors):
         row = [name]
         for anchor, population in CELLS:
-            own = _of(units, population)
+            failed = _of(units, population)
             if name == CONTROL:
-                cell, paper = mean(successes(own, anchor, (CONTROL, 0)).values()), _control(anchor, population)
+                cell, paper = mean(successes(failed, anchor, (CONTROL, 0)).values()), _control(anchor, population)
             else:
-                theirs = repair_paper.GAIN.get((anchor, population, count, name))
-                cell, paper = gain(own, anchor, arm_of(name, count)), "" if theirs is None else f"{theirs:+.3f}"
+                theirs = PAPER_GAIN.get((anchor, population, count, name))
+                cell, paper = gain(failed, anchor, arm_of(name, count)), "" if theirs is None else f"{theirs:+.3f}"
             row.append(cell + (f" (paper {paper})" if paper else ""))
         rows.append(row)
     return _table(head, rows)
@@ -85,8 +125,8 @@ def _cell(units: Sequence[Unit], anchor: str, population: str) -> str:
 
 
 def _control(anchor: str, population: str) -> str:
-    found = repair_paper.CONTROL_BY_TYPE.get((anchor, population))
-    return "" if found is None else f"{found:.3f}"
+    rate = PAPER_CONTROL_BY_TYPE.get((anchor, population))
+    return "" if rate is None else f"{rate:.3f}"
 
 
 def certain_cells(units: Sequence[Unit], selectors: Sequence[str], counts: Sequence[int]) -> str:
@@ -106,12 +146,14 @@ def contrast_table(units: Sequence[Unit], counts: Sequence[int]) -> str:
     one, other = "committor", "commit_confidence"
     rows = []
     for anchor, population in CELLS:
-        own = _of(units, population)
+        failed = _of(units, population)
         row = [_cell(units, anchor, population)]
         for count in counts:
-            theirs = repair_paper.CONTRAST.get((anchor, population, count))
-            row.append(gain(own, anchor, (one, count), (other, count)) + (f" (paper {theirs:+.3f})" if theirs else ""))
-        rows.append([*row, agreement(own, one, other, (anchor,))])
+            theirs = PAPER_CONTRAST.get((anchor, population, count))
+            row.append(
+                gain(failed, anchor, (one, count), (other, count)) + (f" (paper {theirs:+.3f})" if theirs else "")
+            )
+        rows.append([*row, agreement(failed, one, other, (anchor,))])
     return _table(["cell", *(f"K={count}" for count in counts), "same position, K=1"], rows)
 
 
@@ -121,19 +163,19 @@ def family_table(units: Sequence[Unit], selectors: Sequence[str], count: int, an
     meant = [name for name in PAPER_SELECTORS if name in selectors]
     for task in sorted({unit["task"] for unit in units}):
         for population in POPULATIONS:
-            own = [unit for unit in _of(units, population) if unit["task"] == task]
-            control = successes(own, anchor, (CONTROL, 0))
+            failed = [unit for unit in _of(units, population) if unit["task"] == task]
+            control = successes(failed, anchor, (CONTROL, 0))
             if not control:
                 continue
-            gains = {name: gained(own, anchor, arm_of(name, count)) for name in selectors}
-            points = [f"{found[0].value:+.2f}" if found else "-" for found in gains.values()]
+            gains = {name: gained(failed, anchor, arm_of(name, count)) for name in selectors}
+            points = [f"{one[0].value:+.2f}" if one else "-" for one in gains.values()]
             rows.append(
                 [
                     f"{task}, {population}",
                     str(len(control)),
                     mean(control.values()),
                     *points,
-                    shown(mean_gain(own, anchor, meant, count)),
+                    shown(mean_gain(failed, anchor, meant, count)),
                 ]
             )
     return _table(["family", "prompts", CONTROL, *selectors, "mean of the paper's"], rows)
@@ -165,8 +207,8 @@ def length_audit(units: Sequence[Unit]) -> str:
     masks = sum(arm["masks_left"] for arm in arms)
     equal, compared = (sum(arm[name] for arm in control) for name in ("control_equal", "control_compared"))
     lengths = {
-        name: mean(length for arm in arms if (arm["arm"] == CONTROL) is own for length in arm["length"])
-        for name, own in (("control", True), ("reopened", False))
+        name: mean(length for arm in arms if (arm["arm"] == CONTROL) is is_control for length in arm["length"])
+        for name, is_control in (("control", True), ("reopened", False))
     }
     return (
         f"{masks} masks left in {sum(len(arm['success']) for arm in arms)} continuations; control bit-equal "
@@ -190,7 +232,7 @@ def lesion_table(units: Sequence[Unit]) -> str:
             mean(arm["present"] for arm in arms),
             mean(arm["occurrences"] for arm in arms),
             mean(arm["present"] for arm in arms if arm["once"]),
-            repair_paper.LESION[role, action, guided],
+            PAPER_LESION[role, action, guided],
         ]
         for (role, action, guided), arms in sorted(groups.items())
     ]
@@ -203,12 +245,12 @@ def report(header: Mapping[str, Any], units: Sequence[Unit]) -> str:
     settings = header["settings"]
     selectors, counts = settings["selectors"], settings["counts"]
     failed = [unit for unit in units if "arms" in unit]
-    found = {name: sum(unit["population"] == name for unit in units) for name in (*POPULATIONS, "other", "succeeds")}
+    runs = {name: sum(unit["population"] == name for unit in units) for name in (*POPULATIONS, "other", "succeeds")}
     parts = [
         "## Repair census",
         "",
         f"Model {header['model_hash']}, seed {settings['seed']}, {len(units)} recorded runs: "
-        + ", ".join(f"{count} {name}" for name, count in found.items())
+        + ", ".join(f"{count} {name}" for name, count in runs.items())
         + f"; {sum(unit['rows'] for unit in units)} forward evaluations.",
         "",
     ]
@@ -226,7 +268,7 @@ def report(header: Mapping[str, Any], units: Sequence[Unit]) -> str:
             certain_cells(failed, selectors, counts),
             "### Committor minus commit confidence\n",
             contrast_table(failed, counts),
-            f"The paper's pick the same position {repair_paper.AGREEMENT} of the time; here truncated_committor and "
+            f"The paper's pick the same position {PAPER_AGREEMENT} of the time; here truncated_committor and "
             f"committor: {agree} states.\n",
         ]
         for anchor in ANCHORS:

@@ -1,8 +1,8 @@
-"""The repair census: failed runs are reopened at an anchor by every selector, against a control that reopens nothing.
+"""The repair census: which way of reopening a failed run meets the constraint, against a control that reopens nothing.
 
-One unit is a prompt and a seed. Its recorded full-CFG run is judged; where it fails, the freeze sweep tells a*, the
-peak of q0 and the population (rules in `repair_arms`), and every arm continues each anchored state under guidance.
-Results are lines of JSON, one a unit, appended as they are found: a killed run goes on where it stopped.
+One unit is a prompt and a seed. Its recorded full-CFG run is judged. Where the run fails, the freeze sweep gives a*,
+the peak of q0 and the population (rules in `arms`), and every arm continues each anchored state under guidance. Results
+are lines of JSON, one a unit, appended as they are measured: a killed run goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ from decoding.request.job import Job
 from gate_models.committor.committor import BASE, GUIDED, cell_jobs, collect, judge_of
 from gate_models.committor.horizon import freeze_states, grid_points
 from gate_models.offline.census.store import load_census
-from gate_models.offline.evaluation.run import software
 from gate_models.offline.repair_census.arms import CONTROL, Anchored, Reopening, anchors_of, population_of
 from gate_models.offline.repair_census.lesion import lesion_unit
+from gate_models.offline.repair_census.settings import RepairSettings
 from gate_models.offline.repair_census.store import header_of, opened
-from gate_models.offline.repair_census.units import MEASURED, RepairSettings, Unit, fresh_job, frozen_runs, units_of
+from gate_models.offline.repair_census.units import MEASURED, Unit, fresh_job, frozen_runs, units_of
+from gate_models.offline.runs.versions import software
 from gate_models.offline.scorers.fluency import Judge, load_judge
 
 CONTROLS_AUDITED: Final = 2
@@ -45,7 +46,7 @@ OTHER: Final = "other"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sweep:
-    """q0 and qg [F] of a recorded run at the steps `grid`, and whence they are."""
+    """q0 and qg [F] of a recorded run at the steps `grid`, and where they come from."""
 
     grid: tuple[int, ...]
     base: NDArray[np.float64]
@@ -54,6 +55,7 @@ class Sweep:
 
     @property
     def population(self) -> str:
+        """Hopeless, collapse or other."""
         return population_of(self.base) or OTHER
 
 
@@ -76,13 +78,13 @@ class RepairCensus:
         """Everything of one unit, as it is written. `done`: units that were intervened on, by (task, population)."""
         before = self.engine.runner.counts.total
         done = Counter() if done is None else done
-        found: dict[str, Any] = {"task": unit.prompt.task, "prompt": unit.prompt.id, "seed": unit.seed}
-        return found | self._measure(unit, done) | {"rows": self.engine.runner.counts.total - before}
+        key: dict[str, Any] = {"task": unit.prompt.task, "prompt": unit.prompt.id, "seed": unit.seed}
+        return key | self._measure(unit, done) | {"rows": self.engine.runner.counts.total - before}
 
     def _measure(self, unit: Unit, done: Counter[tuple[str, str]]) -> dict[str, Any]:
         def enough(population: str) -> bool:
-            most = self.settings.most
-            return population == OTHER or (most is not None and done[unit.prompt.task, population] >= most)
+            limit = self.settings.most
+            return population == OTHER or (limit is not None and done[unit.prompt.task, population] >= limit)
 
         frozen = unit.frozen
         if frozen is not None:
@@ -100,7 +102,7 @@ class RepairCensus:
             }
         if frozen is None:
             sweep = self._sweep(unit, outcome)
-        found = {
+        content = {
             "population": sweep.population,
             "source": sweep.source,
             "grid": list(sweep.grid),
@@ -108,13 +110,13 @@ class RepairCensus:
             "qg": sweep.guided.tolist(),
         }
         if sweep.population == OTHER:
-            return found
+            return content
         if enough(sweep.population):
-            return found | {"skipped": True}
+            return content | {"skipped": True}
         anchors = anchors_of(sweep.base, sweep.guided, sweep.grid, outcome.job.steps)
         predicate = parse(unit.prompt.constraint)
         states = [Anchored(self.model, outcome, predicate, name, step) for name, step in anchors.items()]
-        return found | {"anchors": anchors, "arms": [arm for state in states for arm in self._arms(state, predicate)]}
+        return content | {"anchors": anchors, "arms": [arm for state in states for arm in self._arms(state, predicate)]}
 
     def _recorded(self, unit: Unit) -> DecodingResult:
         """The recorded run. Raises `ValueError` where a census's is not reproduced."""
@@ -151,8 +153,8 @@ class RepairCensus:
             if selector in ROLLOUT_SELECTORS:
                 rollouts = self.decode(state.rollouts(selector, settings.continuations))
                 keys = state.rollout_keys(rollouts)
-            elif selector == LOOKING and (looks := self.decode(state.look())):
-                keys = state.look_keys(looks[0])
+            elif selector == LOOKING and (probed := self.decode(state.probe_jobs())):
+                keys = state.probe_keys(probed[0])
             else:
                 keys = state.keys(selector)
             arms += [state.reopening(selector, count, keys) for count in settings.counts]
@@ -192,13 +194,13 @@ def run(settings: RepairSettings, out: Path, census: Path | None = None) -> int:
     `census`: folder of a census whose frozen runs are reopened. Raises `ValueError` where the file holds another repair
     census or the census does not fit, `BlockingIOError` where another process is at it.
     """
-    units_of(settings, {})  # unknown subtasks are said before a model is loaded
+    units_of(settings, {})  # unknown subtasks are refused before a model is loaded
     model = load_model(settings.model, device=settings.device)
     known = {} if census is None else frozen_runs(load_census(census, heavy=False), model, settings)
     header = header_of(asdict(settings), model.spec.hash, software())
-    with opened(out, header) as (found, add), compute_mode(settings.threads):
-        keys = {(unit["task"], unit["prompt"], unit["seed"]) for unit in found}
-        done = Counter((unit["task"], unit["population"]) for unit in found if "skipped" not in unit)
+    with opened(out, header) as (earlier, add), compute_mode(settings.threads):
+        keys = {(unit["task"], unit["prompt"], unit["seed"]) for unit in earlier}
+        done = Counter((unit["task"], unit["population"]) for unit in earlier if "skipped" not in unit)
         left = [unit for unit in units_of(settings, known) if unit.key not in keys]
         worker = RepairCensus(settings, model, load_judge())
         for unit in tqdm(left, desc="repair census", unit="run", mininterval=1.0):

@@ -1,4 +1,4 @@
-"""The file of a repair census: a header, then a line of JSON for each run; a killed census goes on behind the last."""
+"""The file of a repair census: a header, then a line of JSON for each run. A killed census goes on behind the last."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ def opened(path: Path, header: Mapping[str, Any]) -> Iterator[tuple[Units, Add]]
 
 
 def read_units(path: Path) -> tuple[dict[str, Any], Units]:
-    """Header and units of a census file; a last line that is being written is left out. Raises `ValueError` where it
-    is none.
+    """Header and units of a census file; a last line that is being written is left out.
+
+    Raises `ValueError` where the file is no repair census.
     """
     lines = path.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
     try:

@@ -1,4 +1,4 @@
-"""What a repair census is made of: its settings, the runs in a balanced order, and what a census already knows of them.
+"""The runs that a repair census looks at, in a balanced order, and what a plain census already knows of them.
 
 A census (`astargate census`) has frozen the first guided run of each prompt: its q0 and qg are taken from there instead
 of being measured again, and the run itself is decoded once more, which must give the same tokens.
@@ -17,53 +17,19 @@ from numpy.typing import NDArray
 from decoding.constraints import parse
 from decoding.models.protocol import DenoisingModel
 from decoding.policy.presets import resolve_policy
-from decoding.policy.repair import SELECTORS, Selector
 from decoding.request.job import Job
 from decoding.sampling.noise import NoiseKey
 from gate_models.offline.benchmarks.tasks import TaskPrompt, expand, load_task
 from gate_models.offline.census.labels import counts_of
-from gate_models.offline.census.plan import CensusSettings
 from gate_models.offline.census.plan import Unit as CensusUnit
 from gate_models.offline.census.records import Census, CensusError
+from gate_models.offline.census.settings import CensusSettings
 from gate_models.offline.census.worker import run_job
-from gate_models.offline.repair_census.arms import OWN_SELECTORS, PAPER_SELECTORS, recorded_job
+from gate_models.offline.repair_census.arms import recorded_job
+from gate_models.offline.repair_census.settings import RepairSettings
 
 MEASURED: Final = "measured"
 """Source of a sweep that this census ran itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class RepairSettings:
-    """What a repair census is made from; the first line of its file."""
-
-    subtasks: tuple[str, ...]
-    prompts: int | None = None
-    """Prompts a subtask; None: all it has."""
-    seeds: int = 2
-    """Recorded runs of each prompt that no census has frozen."""
-    continuations: int = 10
-    """Of every arm, of every cell of the freeze sweep, and of each candidate in the committor selectors."""
-    counts: tuple[int, ...] = (1, 3)
-    """K."""
-    selectors: tuple[Selector, ...] = (*PAPER_SELECTORS, *OWN_SELECTORS)
-    most: int | None = None
-    """Most runs a subtask and population that are intervened on; further ones are only counted. None: all."""
-    seed: int = 0
-    weight: float = 2.0
-    model: str = "mini"
-    device: str = "cpu"
-    threads: int = 1
-    max_rows: int = 64
-    invariant: bool = True
-
-    def __post_init__(self) -> None:
-        for name in self.selectors:
-            if name not in SELECTORS:
-                raise ValueError(f"selector {name!r} is unknown; selectors: {', '.join(SELECTORS)}")
-        if not self.counts or min(self.seeds, self.continuations, *self.counts) < 1:
-            raise ValueError("seeds, continuations and counts must be at least 1, and at least one count is needed")
-        if self.most is not None and self.most < 1:
-            raise ValueError("most must be at least 1")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,10 +94,14 @@ def frozen_runs(census: Census, model: DenoisingModel, settings: RepairSettings)
 
     Raises `CensusError` where it is of another model, weight or mode than `settings` ask for.
     """
-    own = _settings_of(census)
+    made_with = _settings_of(census)
     wanted = {"model_hash": model.spec.hash, "weight": settings.weight, "invariant": settings.invariant}
-    found = {"model_hash": census.manifest["model_hash"], "weight": own.weight, "invariant": own.invariant}
-    if differing := [f"{name} {found[name]}, not {wanted[name]}" for name in wanted if found[name] != wanted[name]]:
+    held = {
+        "model_hash": census.manifest["model_hash"],
+        "weight": made_with.weight,
+        "invariant": made_with.invariant,
+    }
+    if differing := [f"{name} {held[name]}, not {wanted[name]}" for name in wanted if held[name] != wanted[name]]:
         raise CensusError(f"the census does not fit: it has {'; '.join(differing)}")
     prompts = {(task, prompt.id): prompt for task in census.tasks for prompt in load_task(task)}
     runs = {}
@@ -139,7 +109,8 @@ def frozen_runs(census: Census, model: DenoisingModel, settings: RepairSettings)
         counts, run, prompt = counts_of(census, record), record.runs.get(census.main_run), prompts.get(record.key)
         if counts is None or run is None or prompt is None:
             continue
-        job = run_job(model, own, CensusUnit(prompt, run.split, run.gen_length, run.steps), own.weight, 0)
+        item = CensusUnit(prompt, run.split, run.gen_length, run.steps)
+        job = run_job(model, made_with, item, made_with.weight, 0)
         runs[record.key] = Frozen(
             job=recorded_job(replace(job, predicate=parse(prompt.constraint), record="commits")),
             tokens=run.tokens,
@@ -147,7 +118,7 @@ def frozen_runs(census: Census, model: DenoisingModel, settings: RepairSettings)
             grid=counts.steps,
             base=counts.base / counts.base_count,
             guided=counts.guided / counts.guided_count,
-            source=f"census seed {own.seed}, N = {int(counts.base_count.min())}",
+            source=f"census seed {made_with.seed}, N = {int(counts.base_count.min())}",
         )
     return runs
 

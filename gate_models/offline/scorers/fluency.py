@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -79,6 +80,22 @@ class CausalJudge:
             logits = self._model(row).logits[0, :-1].float()
         nll = torch.nn.functional.cross_entropy(logits, row[0, 1:], reduction="sum")
         return Score(float(nll), len(ids))
+
+
+@dataclass(slots=True)
+class Fluency:
+    """A judge that scores each text once; arms share most of their texts."""
+
+    judge: Judge
+    known: dict[str, Score] = field(default_factory=dict)
+
+    def perplexity(self, texts: Sequence[str]) -> float | None:
+        """Exponential of the mean negative log-likelihood a token over all texts; None without a token."""
+        new = [text for text in dict.fromkeys(texts) if text not in self.known]
+        self.known.update(zip(new, self.judge.score(new), strict=True) if new else ())
+        scores = [self.known[text] for text in texts]
+        tokens = sum(score.tokens for score in scores)
+        return math.exp(min(sum(score.nll for score in scores) / tokens, 700.0)) if tokens else None
 
 
 def artifact_folder() -> Path:

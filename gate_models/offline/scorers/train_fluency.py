@@ -1,13 +1,12 @@
 """Train the shipped fluency judge on text that `mini` was not trained on, measure it, and write its card.
 
 Sources: CommonGen's test references, and its train sentences that the model's corpus left out (image alt texts with
-other openings); the Conceptual Captions validation captions; the NLVR2 sentences. `python -m
-gate_models.offline.scorers.train_fluency --data DIR` rebuilds the files.
+other openings); the Conceptual Captions validation captions; the NLVR2 sentences. `astargate train fluency --data
+DIR` rebuilds the files.
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import json
 import random
@@ -20,7 +19,6 @@ import numpy as np
 
 from decoding.mini.corpus import clean, load_corpora
 from gate_models.offline.scorers import ngram
-from gate_models.offline.scorers.fluency import artifact_folder
 from gate_models.offline.scorers.ngram import NgramModel, Score
 
 SEED: Final = 20260727
@@ -107,7 +105,7 @@ def measure(model: NgramModel, texts: list[str]) -> dict[str, float]:
     }
 
 
-def main(data: Path, out: Path) -> dict[str, Any]:
+def train(data: Path, out: Path) -> dict[str, Any]:
     """Train, measure, write `ngram.npz` and `card.json` to `out`, and return the card."""
     sources = unused_texts(data)
     texts = [text for group in sources.values() for text in group]
@@ -130,11 +128,3 @@ def main(data: Path, out: Path) -> dict[str, Any]:
     }
     (out / "card.json").write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
     return card
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder that holds commongen/ and corpus/")
-    parser.add_argument("--out", type=Path, default=artifact_folder())
-    arguments = parser.parse_args()
-    print(json.dumps(main(arguments.data, arguments.out), indent=1))

@@ -1,6 +1,6 @@
 """Train the shipped sentiment classifier on SST-2: a linear model over hashed n-grams, written as numbers only.
 
-    python -m gate_models.offline.scorers.train_sentiment --data DIR --lexicon FILE --out decoding/constraints/data
+    astargate train sentiment --data DIR --lexicon FILE --out decoding/constraints/data
 
 DIR holds SST-2 as `glue_train`, `glue_dev`, `sentences_train` and `sentences_test` as `.tsv.gz` (label TAB text).
 Logistic regression on features scaled by their log-count ratio (Wang and Manning 2012), plus the summed VADER
@@ -11,7 +11,6 @@ used for nothing but the reported figure.
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import hashlib
 import io
@@ -205,22 +204,13 @@ def write_npz(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
             archive.writestr(zipfile.ZipInfo(f"{name}.npy"), buffer.getvalue(), zipfile.ZIP_DEFLATED, 9)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Train, print the accuracies and write `sentiment.npz` and `sentiment.json` into --out."""
-    parser = argparse.ArgumentParser(description="Train the shipped sentiment classifier on SST-2.")
-    parser.add_argument("--data", type=Path, required=True, help="folder of the SST-2 .tsv.gz files")
-    parser.add_argument("--lexicon", type=Path, required=True, help="vader_lexicon.txt.gz")
-    parser.add_argument("--out", type=Path, required=True, help="folder for sentiment.npz and sentiment.json")
-    options = parser.parse_args(arguments)
-    arrays, card = train(options.data, options.lexicon)
-    options.out.mkdir(parents=True, exist_ok=True)
-    write_npz(options.out / "sentiment.npz", arrays)
-    (options.out / "sentiment.json").write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
-    for split in ("dev", "test"):
-        print(
-            f"{split}: accuracy {card[split]['accuracy']:.4f}, Brier {card[split]['brier']:.4f}, n {card[split]['n']}"
-        )
-
-
-if __name__ == "__main__":
-    main()
+def write(data: Path, lexicon: Path, out: Path) -> str:
+    """Train, write `sentiment.npz` and `sentiment.json` into `out`, and return the accuracies as text."""
+    arrays, card = train(data, lexicon)
+    out.mkdir(parents=True, exist_ok=True)
+    write_npz(out / "sentiment.npz", arrays)
+    (out / "sentiment.json").write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
+    return "\n".join(
+        f"{split}: accuracy {card[split]['accuracy']:.4f}, Brier {card[split]['brier']:.4f}, n {card[split]['n']}"
+        for split in ("dev", "test")
+    )

@@ -1,4 +1,7 @@
-"""The absorbing-committor chain and its two-position coupling (paper Appendix B), in closed form and by recursion."""
+"""A Markov chain simple enough for pencil and paper, on which the tests check every claim about committors.
+
+The absorbing-committor chain and its two-position coupling (paper Appendix B), in closed form and by recursion.
+"""
 
 from __future__ import annotations
 

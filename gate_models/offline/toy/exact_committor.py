@@ -1,4 +1,7 @@
-"""Committors, switch curve and horizon of the toy by dynamic programming over all states (paper Sections 3 and 4)."""
+"""What rollouts estimate, computed exactly on the enumerable model: committors, switch curve and horizon.
+
+Dynamic programming over all states (paper Sections 3 and 4).
+"""
 
 from __future__ import annotations
 
@@ -40,6 +43,7 @@ class ExactToy:
 
     @property
     def steps(self) -> int:
+        """T."""
         return self.rules.steps
 
     def kernel(self, step: int, phase: Phase, tail_width: int | None = None) -> Tensor:

@@ -1,9 +1,10 @@
-"""One denoising step of the toy, exactly: the transition kernel by enumerating every joint draw of masked positions.
+"""The exact law of one denoising step of the enumerable model, by going through every joint draw of masked positions.
 
-The next state is *not* a tilt of the base kernel by the committed token's delta when the order looks at the sampled
-tokens (or at guided probabilities): which position is committed depends on all draws. The joint draw V = (v_j) over the
-masked positions is what guidance tilts, with statistic sum_j delta_j(v_j) / temperature; the kernel is its image under
-the commit rule. The rules are stated here anew, in plain tensor algebra, and compared with the decoder's in the tests.
+Which position is committed depends on all draws when the order looks at the sampled tokens (or at guided
+probabilities). The next state is then *not* a tilt of the base kernel by the committed token's delta. Guidance tilts
+the joint draw V = (v_j) over the masked positions, with statistic sum_j delta_j(v_j) / temperature; the kernel is the
+image of that draw under the commit rule. The rules are stated here anew, in plain tensor algebra, and the tests compare
+them with the decoder's.
 
 A pair (state, draw) is a filled canvas with the subset of its positions that is masked: (2A)^L pairs in all.
 """
@@ -23,7 +24,7 @@ from torch import Tensor
 from gate_models.offline.toy.model import Canvas, ToyTables
 
 Phase = Literal["guided", "base"]
-GUIDED_ORDERS: Final = frozenset({"guidance_boost", "boost_confidence", "base_probability"})
+GUIDED_ORDERS: Final = frozenset({"guidance_boost", "boost_confidence", "conditional"})
 CONFIDENCE_ORDERS: Final = frozenset({"probability", "margin", "neg_entropy", "random", "position"})
 SMALLEST_GAP: Final = 1e-9
 
@@ -36,8 +37,7 @@ class TieError(ValueError):
 class Rules:
     """How the toy is decoded; names and meanings are the decoder's.
 
-    Two orders are for the theory alone: `position` (left to right, the fixed order, a confidence kind) and
-    `base_probability` (guided steps ordered by the conditional probability of the token that guidance sampled).
+    One order is for the theory alone: `position` (left to right, the fixed order, a confidence kind).
     """
 
     steps: int
@@ -46,6 +46,7 @@ class Rules:
     confidence: str = "probability"
     temperature: float = 1.0
     top_p: float = 1.0
+    plausibility: float | None = None
     guided_width: int = 1
     tail_width: int = 1
     tail_threshold: float | None = None
@@ -97,6 +98,10 @@ def distributions(tables: ToyTables, rules: Rules, scale: Tensor | None) -> Dist
     if rules.suppress_end and tables.end_is_token:
         conditional, logits = conditional.clone(), logits.clone()
         conditional[..., tables.end_id] = logits[..., tables.end_id] = -math.inf
+    if scale is not None and rules.plausibility is not None:
+        alone = conditional.softmax(-1)
+        implausible = alone < rules.plausibility * alone.amax(-1, keepdim=True)
+        logits = logits.masked_fill(implausible, -math.inf)
     plain = logits.softmax(-1)
     if rules.temperature == 0.0:
         drawn = torch.nn.functional.one_hot(logits.argmax(-1), tables.canvas.alphabet).to(plain.dtype)
@@ -131,19 +136,19 @@ class StepLaw:
 
     def at_tokens(self, table: Tensor) -> Tensor:
         """[D, L]: entries of a table [states, L, A] at each pair's tokens."""
-        found: Tensor = table[self.state[:, None], torch.arange(self.canvas.length), self.tokens]
-        return found
+        entries: Tensor = table[self.state[:, None], torch.arange(self.canvas.length), self.tokens]
+        return entries
 
-    def draw_probability(self, found: Distributions) -> Tensor:
+    def draw_probability(self, probabilities: Distributions) -> Tensor:
         """[D]: probability of the joint draw given the state."""
-        return torch.where(self.masked, self.at_tokens(found.drawn), 1.0).prod(-1)
+        return torch.where(self.masked, self.at_tokens(probabilities.drawn), 1.0).prod(-1)
 
     @cached_property
     def masks(self) -> Tensor:
         """[states]: number of masked positions."""
         return (self.canvas.digits == self.canvas.alphabet).sum(-1)
 
-    def scores(self, name: str, found: Distributions) -> Iterator[tuple[float, Tensor]]:
+    def scores(self, name: str, probabilities: Distributions) -> Iterator[tuple[float, Tensor]]:
         """(weight, scores [D, L]) of a commit order; a random order is the mean over all permutations."""
         zero = torch.zeros(self.tokens.shape, dtype=torch.float64)
         if name == "random":
@@ -152,33 +157,34 @@ class StepLaw:
         elif name == "position":
             yield 1.0, zero
         else:
-            scores = self._scores(name, found).detach()
+            scores = self._scores(name, probabilities).detach()
             if self.rules.defer_end:
                 scores = scores.masked_fill(self.tokens == self.tables.end_id, -math.inf)
-            self._refuse_ties(scores, found)
+            self._refuse_ties(scores, probabilities)
             yield 1.0, scores
 
-    def _scores(self, name: str, found: Distributions) -> Tensor:
-        probability, conditional = self.at_tokens(found.plain), self.at_tokens(found.conditional)
+    def _scores(self, name: str, probabilities: Distributions) -> Tensor:
+        probability, conditional = self.at_tokens(probabilities.plain), self.at_tokens(probabilities.conditional)
         if name in {"margin", "neg_entropy"}:
-            top = found.plain.topk(2, -1).values
-            by_state = top[..., 0] - top[..., 1] if name == "margin" else torch.xlogy(found.plain, found.plain).sum(-1)
+            plain = probabilities.plain
+            top = plain.topk(2, -1).values
+            by_state = top[..., 0] - top[..., 1] if name == "margin" else torch.xlogy(plain, plain).sum(-1)
             return by_state[self.state]
         return {
             "probability": probability,
-            "base_probability": conditional,
+            "conditional": conditional,
             "guidance_boost": probability - conditional,
             "boost_confidence": (probability - conditional) * probability,
         }[name]
 
-    def _refuse_ties(self, scores: Tensor, found: Distributions) -> None:
-        possible = self.draw_probability(found) > 0
+    def _refuse_ties(self, scores: Tensor, probabilities: Distributions) -> None:
+        possible = self.draw_probability(probabilities) > 0
         marked = scores.masked_fill(~self.masked, math.inf)[possible].sort(-1).values
         gaps = (marked[:, 1:] - marked[:, :-1])[marked[:, 1:].isfinite() & marked[:, :-1].isfinite()]
         if gaps.numel() and float(gaps.min()) < SMALLEST_GAP:
             raise TieError(f"scores tie within {float(gaps.min()):.1e}; take another seed or scale")
 
-    def committed(self, step: Step, scores: Tensor, found: Distributions, threshold: float | None) -> Tensor:
+    def committed(self, step: Step, scores: Tensor, probabilities: Distributions, threshold: float | None) -> Tensor:
         """[D, L] bool: positions that the step commits. Highest score first, ties to the left."""
         eligible = self.masked & (torch.arange(self.canvas.length) < step.stop)
         by_score = scores.argsort(dim=-1, descending=True, stable=True)
@@ -186,7 +192,7 @@ class StepLaw:
         sequence = by_score.gather(-1, last)
         count = torch.tensor(step.quotas)[eligible.sum(-1)]
         if threshold is not None:
-            confident = eligible & (self.at_tokens(found.plain) >= threshold)
+            confident = eligible & (self.at_tokens(probabilities.plain) >= threshold)
             sequence = sequence.gather(
                 -1, (~confident).gather(-1, sequence).to(torch.int8).argsort(dim=-1, stable=True)
             )
@@ -194,12 +200,12 @@ class StepLaw:
         return eligible & (sequence.argsort(-1) < count[:, None])
 
     def images(
-        self, step: Step, phase: Phase, found: Distributions, order: str | None = None
+        self, step: Step, phase: Phase, probabilities: Distributions, order: str | None = None
     ) -> Iterator[tuple[float, Tensor]]:
         """(weight, next state [D]) of every pair, once a permutation for random order."""
         threshold = self.rules.tail_threshold if phase == "base" else None
-        for weight, scores in self.scores(order or self.rules.order_in(phase), found):
-            left = self.masked & ~self.committed(step, scores, found, threshold)
+        for weight, scores in self.scores(order or self.rules.order_in(phase), probabilities):
+            left = self.masked & ~self.committed(step, scores, probabilities, threshold)
             yield weight, torch.where(left, self.canvas.alphabet, self.tokens) @ self.canvas.powers
 
     def kernel(
@@ -217,12 +223,12 @@ class StepLaw:
         """
         if phase == "guided":
             scale = torch.as_tensor(self.rules.scale if scale is None else scale, dtype=torch.float64)
-        found = distributions(self.tables, self.rules, scale if isinstance(scale, Tensor) else None)
-        mass = self.draw_probability(found)
+        probabilities = distributions(self.tables, self.rules, scale if isinstance(scale, Tensor) else None)
+        mass = self.draw_probability(probabilities)
         if statistic is not None:
             mass = mass * statistic
         out = torch.zeros(self.canvas.states, self.canvas.states, dtype=torch.float64)
-        for weight, image in self.images(step, phase, found, order):
+        for weight, image in self.images(step, phase, probabilities, order):
             out = out.index_put((self.state, image), weight * mass, accumulate=True)
         return out
 

@@ -1,4 +1,6 @@
-"""A masked diffusion language model small enough to enumerate: seeded logit tables over every canvas state.
+"""A masked diffusion language model small enough to enumerate, on which the tests know every answer exactly.
+
+Its logits are seeded tables over every canvas state.
 
 Token ids 0..A-1 are the alphabet, the last id is MASK. Every model needs an end-of-text id. With `end_is_token` it is
 the last letter of the alphabet, an ordinary token that may be sampled, deferred or suppressed per request; without, it
@@ -40,6 +42,7 @@ class Canvas:
 
     @property
     def states(self) -> int:
+        """(A + 1)^L."""
         return int((self.alphabet + 1) ** self.length)
 
     @property
@@ -105,7 +108,7 @@ def random_tables(
 ) -> ToyTables:
     """Independent normal logits of standard deviation `spread` for each state, position, token and branch.
 
-    Ties have probability 0; `toy_exact` refuses the tables where two scores come within 1e-9.
+    Ties have probability 0; `exact_step` refuses the tables where two scores come within 1e-9.
     """
     canvas = Canvas(alphabet, length)
     generator = np.random.Generator(np.random.Philox(seed))

@@ -7,7 +7,10 @@ import pickle
 
 import pytest
 
-from decoding.constraints import REGISTRY, AllOf, ConstraintError, Keywords, Sentiment, parse
+from decoding.constraints import REGISTRY, ConstraintError, parse
+from decoding.constraints.compose import AllOf
+from decoding.constraints.keywords import Keywords
+from decoding.constraints.sentiment import Sentiment
 
 KEYWORDS = {"type": "keywords", "keywords": ["dog", "ball"]}
 FREQUENCY = {"type": "keyword_frequency", "keyword": "dog", "relation": "at_least", "count": 2}

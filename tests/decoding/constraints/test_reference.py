@@ -7,7 +7,10 @@ import re
 
 import pytest
 
-from decoding.constraints import AllOf, Avoid, Keywords, parse
+from decoding.constraints import parse
+from decoding.constraints.cognac import Avoid
+from decoding.constraints.compose import AllOf
+from decoding.constraints.keywords import Keywords
 from tests.decoding.constraints import reference
 
 

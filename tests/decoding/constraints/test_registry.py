@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoding.constraints import FAMILIES, FAMILIES_OF, REGISTRY, Check, Constraint, Keywords, Verdict, catalogue, parse
+from decoding.constraints import FAMILIES, REGISTRY, Check, Constraint, Verdict, catalogue, parse
+from decoding.constraints.keywords import Keywords
 from tests.decoding.constraints import reference
 
 WORDS = ["dog", "ball", "beach", "red", "Sun", "new york", "don't", "c++", "I", "tree", "run", "sea"]
@@ -61,7 +62,7 @@ TEXTS = st.one_of(
 
 def test_catalogue_is_complete_and_plain_json():
     entries = catalogue()
-    assert [entry["type"] for entry in entries] == list(DESIGN_FIELDS) == list(REGISTRY) == list(FAMILIES_OF)
+    assert [entry["type"] for entry in entries] == list(DESIGN_FIELDS) == list(REGISTRY)
     assert json.loads(json.dumps(entries)) == entries
     for entry in entries:
         assert set(entry["schema"]["properties"]) == {"type", *DESIGN_FIELDS[entry["type"]]}
@@ -72,7 +73,7 @@ def test_catalogue_is_complete_and_plain_json():
         jsonschema.validate(entry["example"], entry["schema"])
         assert parse(entry["example"]).instruction() == entry["instruction"]
         assert isinstance(parse(entry["example"]), Constraint)
-    assert {family for families in FAMILIES_OF.values() for family in families} == set(FAMILIES)
+    assert {family for cls in REGISTRY.values() for family in cls.families} == set(FAMILIES)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_round_trip_and_instruction(spec):
     instruction = constraint.instruction()
     assert instruction[0].isupper()
     assert instruction.endswith(".")
-    assert constraint.family in {*FAMILIES_OF[constraint.type], None}
+    assert constraint.family in {*constraint.families, None}
 
 
 @settings(deadline=None)

@@ -9,14 +9,8 @@ import random
 import numpy as np
 import pytest
 
-from decoding.constraints import (
-    ConstraintError,
-    HashedSentiment,
-    Scorers,
-    SentimentScorer,
-    parse,
-    shipped_sentiment_card,
-)
+from decoding.constraints import ConstraintError, Scorers, parse
+from decoding.constraints.sentiment import HashedSentiment, SentimentScorer, shipped_sentiment_card
 from decoding.constraints.sentiment_features import BUCKETS, feature_names, features
 from gate_models.offline.scorers import train_sentiment
 from gate_models.offline.scorers.transformers_sentiment import TransformersSentiment
@@ -44,15 +38,14 @@ def toy_data(tmp_path):
     return tmp_path
 
 
-def test_training_is_deterministic_and_its_model_loads(toy_data, capsys):
+def test_training_is_deterministic_and_its_model_loads(toy_data):
     outputs = []
     for name in ("first", "second"):
         out = toy_data / name
-        arguments = ["--data", str(toy_data), "--lexicon", str(toy_data / "lexicon.txt.gz"), "--out", str(out)]
-        train_sentiment.main(arguments)
+        accuracies = train_sentiment.write(toy_data, toy_data / "lexicon.txt.gz", out)
         outputs.append([(out / file).read_bytes() for file in ("sentiment.npz", "sentiment.json")])
     assert outputs[0] == outputs[1]
-    assert "test: accuracy" in capsys.readouterr().out
+    assert "test: accuracy" in accuracies
     card = json.loads(outputs[0][1])
     assert card["settings"]["seed"] == 0
     assert card["test"]["accuracy"] > 0.95

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from decoding.constraints import parse
 from decoding.engine.engine import Engine
 from decoding.gates.protocol import GateView
 from decoding.request.job import regime_of
@@ -98,7 +99,7 @@ def test_commit_order_by_hand(run):
     ("spec", "expected"),
     [
         (CONSTRAINT, {"items": 3.0, "item_letters": 1.0, "low": 0.0}),
-        ({"type": "length_ratio", "source": "abcd", "low": 0.4, "high": 0.8}, {"low": 0.4, "high": 0.8, "items": 1.0}),
+        ({"type": "length_ratio", "source": "ab cd", "low": 0.4, "high": 0.8}, {"low": 0.4, "high": 0.8, "items": 1.0}),
         (
             {"type": "letter_frequency", "letter": "t", "relation": "at_least", "count": 3},
             {"low": 3.0, "at_least": 1.0},
@@ -108,5 +109,5 @@ def test_commit_order_by_hand(run):
     ],
 )
 def test_constraint_facts(spec, expected):
-    found = features.constraint_facts(spec)
+    found = features.constraint_facts(parse(spec) if spec else None)
     assert {name: found[name] for name in expected} == expected

@@ -13,7 +13,8 @@ from decoding.gates.protocol import Regime
 from decoding.policy.gate import GateSettings
 from gate_models.gates.constant import ConstantCut, ConstantGates, earliest_safe, read_cuts, write_cuts
 from gate_models.offline.benchmarks.tasks import load_task
-from gate_models.offline.gate_training.calibrate_constant import ConstantPlan, _job
+from gate_models.offline.gate_training.calibrate_constant import _job
+from gate_models.offline.gate_training.settings import ConstantPlan
 from tests.decoding.tiny import tiny_model
 
 REGIME = Regime("hash", "commongen-k3", 2.0, 16, 16, 1, 1.0, None, "probability", "confidence", "as_is")

@@ -1,4 +1,4 @@
-"""The vigil keeps its error rates over whole lives, and sees what it is there to see; streams of fixed seeds."""
+"""The monitor keeps its error rates over whole lives, and sees what it is there to see; streams of fixed seeds."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def test_it_begins_uncertified_and_knows_nothing():
 
 def test_pairs_without_any_difference_certify_from_the_177th_on():
     """Real pairs differ now and then, which is why the notes say 850; betting alone, one-sided, needs 117."""
-    vigil = GateMonitor()
-    first = vigil.add(pair(0, 0))
+    monitor = GateMonitor()
+    first = monitor.add(pair(0, 0))
     assert first.needed == 176
-    states = [vigil.add(pair(number, 0, both=number % 2 == 0)).state for number in range(1, 200)]
+    states = [monitor.add(pair(number, 0, both=number % 2 == 0)).state for number in range(1, 200)]
     assert states.index("active") + 2 == 177
-    verdict = vigil.verdict
+    verdict = monitor.verdict
     assert verdict.counts == {"ok_ok": 100, "ok_fail": 0, "fail_ok": 0, "fail_fail": 100}
     assert (verdict.gap, verdict.needed) == (0.0, 0)
     assert log_wealth(np.zeros(117), MARGIN) >= -math.log(0.05)
@@ -72,32 +72,32 @@ def spread(worse: int, better: int, among: int = 100) -> list[int]:
 def test_needed_says_when_a_gate_will_be_active(before):
     """Outcomes recur every 100 pairs. "About" while it is suspended: pairs since the worst moment look a bit better."""
     numbers = count()
-    vigil = GateMonitor.replay([pair(next(numbers), gap) for gap in before])
-    assert vigil.verdict.state == ("suspended" if before else "uncertified")
+    monitor = GateMonitor.replay([pair(next(numbers), gap) for gap in before])
+    assert monitor.verdict.state == ("suspended" if before else "uncertified")
     for gap in spread(3, 3) * 2:
-        promised = vigil.add(pair(next(numbers), gap)).needed
+        promised = monitor.add(pair(next(numbers), gap)).needed
     assert promised is not None
     waited = 0
     for gap in cycle(spread(3, 3)):
         waited += 1
-        if vigil.add(pair(next(numbers), gap)).state == "active":
+        if monitor.add(pair(next(numbers), gap)).state == "active":
             break
     assert promised > 300
     assert promised / 2 <= waited <= 2 * promised if before else abs(waited - promised) <= 100
 
 
 def test_none_is_needed_where_none_would_do():
-    vigil = GateMonitor()
-    verdicts = [vigil.add(pair(number, -1 if number % 4 == 0 else 0)) for number in range(300)]
+    monitor = GateMonitor()
+    verdicts = [monitor.add(pair(number, -1 if number % 4 == 0 else 0)) for number in range(300)]
     assert verdicts[-1].state == "suspended"
     assert {verdict.needed for verdict in verdicts if verdict.state == "uncertified"} == {None}
-    assert vigil.add(pair("bad", -1)).needed is None
+    assert monitor.add(pair("bad", -1)).needed is None
 
 
 def test_a_suspension_is_what_the_upper_bound_says_and_begins_an_epoch_that_remembers_nothing():
-    vigil, before = GateMonitor(), GateMonitor().verdict
+    monitor, before = GateMonitor(), GateMonitor().verdict
     for number in range(1000):
-        verdict = vigil.add(pair(number, -1 if number % 5 == 0 else 0))
+        verdict = monitor.add(pair(number, -1 if number % 5 == 0 else 0))
         if verdict.state == "suspended":
             break
         assert verdict.high >= -MARGIN  # one that is below suspends at once
@@ -125,8 +125,8 @@ def test_streams_folded_at_once_are_the_vigils(margin, confidence, stretches):
     gaps = phases(np.random.default_rng(2), 6, 0.3, *stretches)
     course = fold(gaps, margin=margin, confidence=confidence)
     for stream, states, epochs in zip(gaps, course.state, course.epoch, strict=True):
-        vigil = GateMonitor(margin=margin, confidence=confidence)
-        found = [vigil.add(pair(number, gap)) for number, gap in enumerate(stream)]
+        monitor = GateMonitor(margin=margin, confidence=confidence)
+        found = [monitor.add(pair(number, gap)) for number, gap in enumerate(stream)]
         assert [STATES[verdict.state] for verdict in found] == states.tolist()
         assert [verdict.epoch for verdict in found] == epochs.tolist()
         assert all(verdict.low < verdict.high for verdict in found)
@@ -138,13 +138,13 @@ def test_replay_is_the_same_as_one_by_one():
     rng = np.random.default_rng(3)
     gaps = phases(rng, 1, 0.3, (900, -0.2))[0]
     stream = [pair(rng.integers(500), gap) for gap in gaps]
-    vigil = GateMonitor(margin=0.05, confidence=0.9)
+    monitor = GateMonitor(margin=0.05, confidence=0.9)
     for index, one in enumerate(stream):
-        verdict = vigil.add(one)
+        verdict = monitor.add(one)
         if index % 150 == 0:
             assert GateMonitor.replay(stream[: index + 1], margin=0.05, confidence=0.9).verdict == verdict
-    assert GateMonitor.replay(stream, margin=0.05, confidence=0.9).verdict == vigil.verdict
-    assert vigil.verdict.epoch >= 1
+    assert GateMonitor.replay(stream, margin=0.05, confidence=0.9).verdict == monitor.verdict
+    assert monitor.verdict.epoch >= 1
 
 
 # Errors over whole lives, in 10,000 streams
@@ -184,7 +184,7 @@ def test_traffic_that_changes_keeps_the_certificate_honest():
     assert course.ever(ACTIVE).mean() <= ERROR / 2
 
 
-# Power; the same figures in docs/shadow-audit.md by `python -m gate_models.offline.gate_audit.monitor_power`
+# Power; the same figures in docs/shadow-audit.md by `astargate gate power`
 
 
 @pytest.mark.parametrize(
@@ -224,10 +224,10 @@ def test_only_the_first_pair_of_a_prompt_counts_in_an_epoch():
 
 
 def test_a_new_epoch_takes_known_prompts_again():
-    vigil = GateMonitor.replay(pair(number, -1) for number in range(20))
-    known = vigil.verdict
+    monitor = GateMonitor.replay(pair(number, -1) for number in range(20))
+    known = monitor.verdict
     assert known.state == "suspended"
-    verdict = vigil.add(pair(0, 0))
+    verdict = monitor.add(pair(0, 0))
     assert (verdict.epoch_pairs, verdict.prompts) == (known.epoch_pairs + 1, 20)
 
 
@@ -238,6 +238,6 @@ def test_repeated_prompts_do_not_break_the_error_and_would_if_each_pair_counted(
     assert naive.ever(SUSPENDED).mean() > 3 * ERROR
     assert course.ever(SUSPENDED).mean() <= ERROR
     for stream in np.flatnonzero(naive.ever(SUSPENDED) & ~course.ever(SUSPENDED))[:5]:
-        vigil = GateMonitor.replay(pair(prompt, gap) for prompt, gap in enumerate(prompts[stream]) for _ in range(30))
-        assert (vigil.verdict.epoch, STATES[vigil.verdict.state]) == (0, course.state[stream, -1])
-        assert vigil.verdict.pairs == 1800
+        monitor = GateMonitor.replay(pair(prompt, gap) for prompt, gap in enumerate(prompts[stream]) for _ in range(30))
+        assert (monitor.verdict.epoch, STATES[monitor.verdict.state]) == (0, course.state[stream, -1])
+        assert monitor.verdict.pairs == 1800

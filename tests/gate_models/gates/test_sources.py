@@ -44,12 +44,12 @@ def test_what_the_rows_say():
 def test_a_bundle_holds_what_its_data_could_fit():
     held = synthetic_gates.bundle()
     assert held_sources(held) == ("constant", "raw", "policy", "value", "risk")
-    narrow = dataclasses.replace(held, values={8: held.values[8]}, ladders={})
+    narrow = dataclasses.replace(held, values={8: held.values[8]}, risk_tests={})
     assert held_sources(narrow) == ("constant", "raw", "policy", "value")
     assert held_sources(narrow, 1) == ("constant", "raw", "policy")
     unsure = dataclasses.replace(held, fates=None, horizons=None, constants={1: None, 8: None})
     assert held_sources(unsure) == ("constant", "value", "risk")
-    assert held_sources(dataclasses.replace(unsure, constants={}, values={}, ladders={})) == ()
+    assert held_sources(dataclasses.replace(unsure, constants={}, values={}, risk_tests={})) == ()
 
 
 class HalfWay:

@@ -82,7 +82,7 @@ def test_plans_are_learned_written_and_never_borrowed(tmp_path: Path) -> None:
     write_cascades(
         Cascades((AttemptOrder("collie-c07", "h", ("base",)), AttemptOrder("ccg-length", "h", ("base",)))), out
     )
-    learn_cascade.main([str(result(tmp_path)), "--out", str(out), "--length", "2"])
+    learn_cascade.run(result(tmp_path), out, length=2)
     cascades = read_cascades(out)
     assert {plan.family for plan in cascades.plans} == {"collie-c07", "ccg-length", "commongen-k3"}
     assert cascades.plan("commongen-k3", "h") == ("base", "full_cfg")

@@ -1,4 +1,4 @@
-"""Betting and the ladder: certificates are kept, refusals say how many more prompts would do."""
+"""Betting and the fixed sequence: certificates are kept, refusals say how many more prompts would do."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def test_power_and_the_number_of_prompts():
 
 
 def test_the_ladder_stops_at_the_first_rung_that_fails():
-    """Not monotone: the rung after a failed one would pass, and is not used."""
+    """Not monotone: the setting after a failed one would pass, and is not used."""
     zero, bad = np.zeros(200), np.full(200, 0.2)
-    ladder = FixedSequenceTest.calibrate(
+    sequence = FixedSequenceTest.calibrate(
         [((0.9, 0.002), zero), ((0.6, 0.002), zero), ((0.3, 0.002), bad), ((0.1, 0.002), zero)]
     )
-    assert ladder.choose(0.03, 0.95).setting == (0.6, 0.002)
-    assert ladder.choose(0.035, 0.95).setting == (0.6, 0.002)  # rounded down to 0.03
-    assert ladder.choose(0.01, 0.95).setting is None  # 200 prompts are too few for 0.01
-    assert FixedSequenceTest.from_json(ladder.to_json()) == ladder
+    assert sequence.choose(0.03, 0.95).setting == (0.6, 0.002)
+    assert sequence.choose(0.035, 0.95).setting == (0.6, 0.002)  # rounded down to 0.03
+    assert sequence.choose(0.01, 0.95).setting is None  # 200 prompts are too few for 0.01
+    assert FixedSequenceTest.from_json(sequence.to_json()) == sequence
     with pytest.raises(ValueError, match="same prompts"):
         FixedSequenceTest.calibrate([((0.9, 0.0), zero), ((0.8, 0.0), zero[:5])])
 
@@ -73,8 +73,8 @@ def test_what_a_refusal_promises_is_true_at_the_confidence_that_was_asked_for(co
     assert f"with {said} confidence" in refusal
     more = int(refusal.split("about ")[1].split()[0])
     for extra, certified in ((more, True), (more - 20, False)):
-        ladder = FixedSequenceTest.calibrate([((0.9, 0.002), np.resize(losses, losses.size + extra))])
-        assert (ladder.choose(0.03, confidence).setting is not None) == certified
+        sequence = FixedSequenceTest.calibrate([((0.9, 0.002), np.resize(losses, losses.size + extra))])
+        assert (sequence.choose(0.03, confidence).setting is not None) == certified
 
 
 def test_a_ladder_that_does_not_fit_is_refused():
