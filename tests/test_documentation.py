@@ -49,6 +49,13 @@ def test_the_index_names_every_page_of_the_documentation() -> None:
     assert {name for name in pages if f"({name})" not in index} == set()
 
 
+def test_the_page_of_the_structure_names_paths_that_exist() -> None:
+    page = (ROOT / "docs" / "structure.md").read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:service|decoding|gate_models|tests|deploy)/[\w/.]+)`", page)
+    assert len(paths) > 20
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
 def command_lines(page: Path) -> list[list[str]]:
     """The words of every `astargate` command in the page's code blocks; a line that ends with a backslash goes on."""
     blocks = re.findall(r"```[a-z]*\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)

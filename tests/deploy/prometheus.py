@@ -97,7 +97,7 @@ class PrometheusServer:
     def stop(self) -> None:
         self.process.terminate()
         try:
-            self.process.wait(30)
+            self.process.wait(600)
         finally:
             if self.process.poll() is None:
                 self.process.kill()
