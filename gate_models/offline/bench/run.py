@@ -37,6 +37,7 @@ from decoding.sampling.noise import NoiseKey
 from gate_models.offline.bench.sequential_baseline import decode_sequentially
 from gate_models.offline.bench.settings import BenchSettings
 from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task
+from gate_models.offline.runs import markdown
 from gate_models.policies.names import NamedPolicy, parse_policy
 
 POLICIES = ("full_cfg", "base", "handoff:0.3:k8")
@@ -234,24 +235,31 @@ def _median(values: list[float | None]) -> float | None:
 def table(result: dict[str, Any]) -> str:
     """The result as Markdown."""
     settings = result["settings"]
-    lines = [
+    heads = "policy|how|requests/s|rows/s|rows/request|x sequential|outside the model|of peak FLOP/s".split("|")
+    compared = [cell for cell in result["cells"] if "requests_that_differ" in cell]
+    differing, total = sum(cell["requests_that_differ"] for cell in compared), len(compared) * settings["requests"]
+    few, many = min(settings["concurrency"]), max(settings["concurrency"])
+    parts = [
         f"{settings['requests']} CommonGen prompts, canvas and steps {settings['gen_length']}, "
         f"{settings['threads']} thread(s), "
         f"median of {settings['repeats']} rounds; matrix-product peak {result['peak_gflops']:.0f} GFLOP/s in "
         f"{settings['dtype']}.",
         "",
-        "| policy | how | requests/s | rows/s | rows/request | x sequential | outside the model | of peak FLOP/s |",
-        "|---|---|---|---|---|---|---|---|",
+        markdown.table(heads, [_row(cell) for cell in result["cells"]]),
+        "",
+        f"Default mode: {differing} of {total} texts differ between concurrency {few} and {many}.",
     ]
-    for cell in result["cells"]:
-        outside = "" if cell["outside_model"] is None else f"{cell['outside_model']:.0%}"
-        share = f"{cell['share_of_peak_flops']:.0%}" if "share_of_peak_flops" in cell else ""
-        lines.append(
-            f"| {cell['policy']} | {cell['how']} | {cell['requests_per_s']:.2f} | {cell['rows_per_s']:.0f} "
-            f"| {cell['rows_per_request']:.1f} | {cell['times_sequential']:.2f} | {outside} | {share} |"
-        )
-    compared = [cell for cell in result["cells"] if "requests_that_differ" in cell]
-    differing, total = sum(cell["requests_that_differ"] for cell in compared), len(compared) * settings["requests"]
-    few, many = min(settings["concurrency"]), max(settings["concurrency"])
-    lines += ["", f"Default mode: {differing} of {total} texts differ between concurrency {few} and {many}."]
-    return "\n".join(lines)
+    return "\n".join(parts)
+
+
+def _row(cell: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        cell["policy"],
+        cell["how"],
+        f"{cell['requests_per_s']:.2f}",
+        f"{cell['rows_per_s']:.0f}",
+        f"{cell['rows_per_request']:.1f}",
+        f"{cell['times_sequential']:.2f}",
+        "" if cell["outside_model"] is None else f"{cell['outside_model']:.0%}",
+        f"{cell['share_of_peak_flops']:.0%}" if "share_of_peak_flops" in cell else "",
+    )
