@@ -233,12 +233,12 @@ def shard_folders(folder: Path) -> list[Path]:
 def _rows(folder: Path, table: str, *, heavy: bool = True) -> list[dict[str, Any]]:
     names = [name for name in TABLES[table].names if heavy or table != "cells" or name not in HEAVY]
     try:
-        found: list[dict[str, Any]] = pq.read_table(folder / f"{table}.parquet", columns=names).to_pylist()
+        rows: list[dict[str, Any]] = pq.read_table(folder / f"{table}.parquet", columns=names).to_pylist()
     except (OSError, pa.ArrowException) as error:
         raise CensusError(
             f"{folder / table}.parquet cannot be read ({error}); delete that folder and run again"
         ) from None
-    return found
+    return rows
 
 
 def _run(row: dict[str, Any]) -> RunRecord:
@@ -275,10 +275,10 @@ _PLAIN: Final = (
 
 def digest(census: Census) -> str:
     """SHA-256 of everything measured (not of how it was cut into shards): equal censuses have equal digests."""
-    found = hashlib.sha256()
+    digested = hashlib.sha256()
     for prompt in census.prompts:
         for run in prompt.runs.values():
-            found.update(json.dumps(run.row() | {"trace": ""}, sort_keys=True).encode() + run.trace_bytes)
+            digested.update(json.dumps(run.row() | {"trace": ""}, sort_keys=True).encode() + run.trace_bytes)
         for row in cell_rows(prompt.any_run, prompt.cells.values()):
-            found.update(json.dumps(row | {"outcomes": row["outcomes"].hex()}, sort_keys=True).encode())
-    return found.hexdigest()
+            digested.update(json.dumps(row | {"outcomes": row["outcomes"].hex()}, sort_keys=True).encode())
+    return digested.hexdigest()

@@ -34,7 +34,7 @@ from gate_models.offline.scorers.fluency import fluency, load_judge
 from gate_models.policies.names import NamedPolicy, at_weight, parse_policy
 
 SPLIT_SEED: Final = 0
-"""Of the prompt sets: that of the census behind the shipped gates, whatever the texts' own seed."""
+"""Seed of the prompt sets: that of the census behind the shipped gates, whatever seed the texts have."""
 
 __all__ = ["EvaluateSettings", "Sample", "decode", "named_policies", "run", "summarise", "table", "versions"]
 
@@ -94,7 +94,7 @@ def _sample(model: DenoisingModel, prompt: TaskPrompt, sample: int, handle: Hand
         full_cfg_equivalent=handle.job.full_cfg_equivalent,
         tokens=outcome.ledger.tokens,
         handoff_fraction=None if step is None else step / handle.job.steps,
-        history=tuple((found.rows, found.satisfied, found.text) for found in outcome.passes),
+        history=tuple((attempt.rows, attempt.satisfied, attempt.text) for attempt in outcome.passes),
     )
 
 
@@ -170,12 +170,12 @@ def _run(
         for named in policies:
             number += 1
             digest = asked[task][named.name]
-            found = results.find(task, named.name, digest)
-            if found is None:
+            finished = results.find(task, named.name, digest)
+            if finished is None:
                 label = f"[{number}/{cells}] {task} {named.name}"
                 decoded, seconds = decode(model, named, prompts, settings, label)
-                found = [asdict(sample) for sample in decoded], seconds
-            samples, seconds = found
+                finished = [asdict(sample) for sample in decoded], seconds
+            samples, seconds = finished
             row = summarise(samples, seconds) | {"fluency": fluency(judge, [sample["text"] for sample in samples])}
             fallen = EvaluationJobs.of(model, named, settings).fallback(prompts)
             row |= {} if fallen is None else {"fallback": fallen}
@@ -192,8 +192,8 @@ def _identity(
     model: DenoisingModel, named: NamedPolicy, prompts: Sequence[TaskPrompt], settings: EvaluateSettings
 ) -> str:
     """What the texts of a cell depend on."""
-    own = {"tasks", "policies", "weights", "n", "splits", "canvas", "model", "threads", "fluency_model", "census"}
-    kept = {name: value for name, value in asdict(settings).items() if name not in own}
+    no_part = {"tasks", "policies", "weights", "n", "splits", "canvas", "model", "threads", "fluency_model", "census"}
+    kept = {name: value for name, value in asdict(settings).items() if name not in no_part}
     if not settings.without:  # the rule, and what every result before the option had
         del kept["without"]
     if named.policy.order in guided_orders() or named.policy.preset == "auto":

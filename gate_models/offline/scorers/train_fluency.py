@@ -1,8 +1,7 @@
-"""Train the shipped fluency judge on text that `mini` was not trained on, measure it, and write its card.
+"""`astargate train fluency`: the shipped judge of fluency, trained on text that `mini` was not trained on.
 
 Sources: CommonGen's test references, and its train sentences that the model's corpus left out (image alt texts with
-other openings); the Conceptual Captions validation captions; the NLVR2 sentences. `astargate train fluency --data
-DIR` rebuilds the files.
+other openings); the Conceptual Captions validation captions; the NLVR2 sentences. `--data DIR` holds them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ HELD_OUT: Final = 20
 
 
 OTHER: Final = 1500
-"""Texts of each source that `mini` was trained on, to show how far the judge reaches beyond its own."""
+"""Texts of each source that `mini` was trained on, to show how far the judge reaches beyond its training."""
 
 
 def _commongen_targets(data: Path) -> Iterator[str]:
@@ -44,7 +43,7 @@ def references(data: Path, split: str) -> list[str]:
 
 
 def unused_texts(data: Path) -> dict[str, list[str]]:
-    """Source -> cleaned texts, none of which the model was trained on."""
+    """Source -> cleaned texts; the model was trained on none of them."""
     used = {sentence.text for group in load_corpora(data).values() for sentence in group}
     sources: dict[str, Iterator[str]] = {
         "commongen test references": iter(references(data, "test")),
