@@ -59,14 +59,14 @@ class Avoid(Constraint):
     def allowed_topical(self, forbidden: Iterable[str]) -> tuple[str, ...]:
         """Topical words that can be written without writing a forbidden one."""
         banned = matcher(with_plurals(forbidden))
-        return tuple(form for form in self.topical if not banned.found(form))
+        return tuple(form for form in self.topical if not banned.matches(form))
 
     def _checks(self, text: str) -> tuple[Check, ...]:
-        hits = sorted(matcher(with_plurals(self.forbidden)).found(text))
+        hits = sorted(matcher(with_plurals(self.forbidden)).matches(text))
         detail = f"found {quoted(hits[:_SHOWN])}" if hits else "no forbidden word"
         checks = [Check.graded("no forbidden word", not hits, 1 / (1 + len(hits)), detail)]
         if self.topical:
-            topical = sorted(matcher(with_plurals(self.topical)).found(text))
+            topical = sorted(matcher(with_plurals(self.topical)).matches(text))
             detail = f"found {quoted(topical[:_SHOWN])}" if topical else f"nothing about {self.topic}"
             checks.append(Check.graded(f"on topic: {self.topic}", bool(topical), 0.0, detail))
         return tuple(checks)
@@ -85,7 +85,7 @@ class Avoid(Constraint):
         """A forbidden word is demanded."""
         banned = matcher(with_plurals(self.forbidden))
         for phrases in other.whole_words():
-            if all(banned.found(phrase) for phrase in phrases):
+            if all(banned.matches(phrase) for phrase in phrases):
                 return f"{phrases[0]!r} is demanded and forbidden"
         return None
 

@@ -111,8 +111,8 @@ class CollieC06a(Constraint):
         )
 
     def instruction(self) -> str:
-        most = plural(self.max_chars, "character")
-        return f"Use at least {plural(self.min_words, 'word')}. Use only words with at most {most}."
+        limit = plural(self.max_chars, "character")
+        return f"Use at least {plural(self.min_words, 'word')}. Use only words with at most {limit}."
 
     def facts(self) -> Facts:
         return Facts(low=float(self.min_words), high=float(self.max_chars))

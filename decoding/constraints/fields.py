@@ -53,12 +53,12 @@ def phrase(value: object, param: str) -> str:
     return unicodedata.normalize("NFC", " ".join(text(value, param).split()))
 
 
-def array(value: object, param: str, *, limit: int, least: int = 1) -> Sequence[Any]:
-    """A list or tuple of `least` to `limit` items."""
+def array(value: object, param: str, *, limit: int, minimum: int = 1) -> Sequence[Any]:
+    """A list or tuple of `minimum` to `limit` items."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Sequence):
         raise ConstraintError(param, f"must be an array, not {_kind(value)}")
-    if len(value) < least:
-        raise ConstraintError(param, f"has {len(value)} items; give at least {least}")
+    if len(value) < minimum:
+        raise ConstraintError(param, f"has {len(value)} items; give at least {minimum}")
     if len(value) > limit:
         raise ConstraintError(param, f"has {len(value)} items; at most {limit} are allowed")
     return value

@@ -29,11 +29,11 @@ def _bound(relation: object, count: object) -> None:
     fields.integer(count, "count", low=1)
 
 
-def _compared(name: str, found: int, relation: str, count: int) -> Check:
-    """Partial score: found / count when too few, count / (found + 1) when too many."""
-    satisfied = found >= count if relation == AT_LEAST else found < count
-    partial = found / count if relation == AT_LEAST else count / (found + 1)
-    return Check.graded(name, satisfied, partial, f"found {found}, wanted {_wanted(relation, count)}")
+def _compared(name: str, occurrences: int, relation: str, count: int) -> Check:
+    """Partial score: occurrences / count when too few, count / (occurrences + 1) when too many."""
+    satisfied = occurrences >= count if relation == AT_LEAST else occurrences < count
+    partial = occurrences / count if relation == AT_LEAST else count / (occurrences + 1)
+    return Check.graded(name, satisfied, partial, f"found {occurrences}, wanted {_wanted(relation, count)}")
 
 
 def _wanted(relation: str, count: int) -> str:
@@ -101,9 +101,9 @@ class KeywordFrequency(Constraint):
 
     def _checks(self, text: str) -> tuple[Check, ...]:
         plain = unicodedata.normalize("NFC", text)
-        found = len(re.findall(re.escape(self.keyword), plain, re.IGNORECASE))
+        occurrences = len(re.findall(re.escape(self.keyword), plain, re.IGNORECASE))
         name = f"keyword {self.keyword}: {_wanted(self.relation, self.count)}"
-        return (_compared(name, found, self.relation, self.count),)
+        return (_compared(name, occurrences, self.relation, self.count),)
 
     def instruction(self) -> str:
         return f"Use the word {self.keyword} {_times(self.relation, self.count)}."
@@ -168,9 +168,9 @@ class LetterFrequency(Constraint):
         _bound(self.relation, self.count)
 
     def _checks(self, text: str) -> tuple[Check, ...]:
-        found = unicodedata.normalize("NFC", text).lower().count(self.letter.lower())
+        occurrences = unicodedata.normalize("NFC", text).lower().count(self.letter.lower())
         name = f"letter {self.letter}: {_wanted(self.relation, self.count)}"
-        return (_compared(name, found, self.relation, self.count),)
+        return (_compared(name, occurrences, self.relation, self.count),)
 
     def instruction(self) -> str:
         return f"Use the letter {self.letter} {_times(self.relation, self.count)}."
@@ -223,8 +223,9 @@ class CapitalFrequency(Constraint):
         _bound(self.relation, self.count)
 
     def _checks(self, text: str) -> tuple[Check, ...]:
-        found = sum(token.isupper() for token in treebank_tokens(text))
-        return (_compared(f"capital words: {_wanted(self.relation, self.count)}", found, self.relation, self.count),)
+        occurrences = sum(token.isupper() for token in treebank_tokens(text))
+        name = f"capital words: {_wanted(self.relation, self.count)}"
+        return (_compared(name, occurrences, self.relation, self.count),)
 
     def instruction(self) -> str:
         return f"Write {self.relation.replace('_', ' ')} {plural(self.count, 'word')} in capital letters."

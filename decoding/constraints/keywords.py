@@ -48,10 +48,10 @@ class Keywords(Constraint):
 
     def _checks(self, text: str) -> tuple[Check, ...]:
         accepted = {keyword: [normalise(form) for form in self.accepted(keyword)] for keyword in self.keywords}
-        found = matcher(tuple(form for forms in accepted.values() for form in forms)).found(text)
+        present = matcher(tuple(form for forms in accepted.values() for form in forms)).matches(text)
         checks = []
         for keyword, forms in accepted.items():
-            hit = next((form for form in forms if form in found), None)
+            hit = next((form for form in forms if form in present), None)
             detail = f"found {hit!r}" if hit else f"{keyword!r} is missing"
             checks.append(Check.graded(f"keyword: {keyword}", hit is not None, 0.0, detail))
         return tuple(checks)

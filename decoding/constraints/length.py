@@ -38,8 +38,8 @@ class LengthRatio(Constraint):
         fields.assign(self, low=low, high=high)
         if low > high:
             raise ConstraintError("low", f"is {low:g}, above high {high:g}; the band is empty")
-        fewest, most = self.word_range()
-        if fewest > most:
+        minimum, maximum = self.word_range()
+        if minimum > maximum:
             words = plural(self.source_words, "word")
             raise ConstraintError("high", f"no number of words fits [{low:g}, {high:g}] times {words}; widen the band")
 
@@ -51,21 +51,21 @@ class LengthRatio(Constraint):
     def word_range(self) -> tuple[int, int]:
         """Fewest (at least 1) and most words of a satisfying text; fewest > most when there is none."""
         words = self.source_words
-        fewest = max(1, math.ceil(self.low * words) - 1)
-        while fewest / words < self.low:
-            fewest += 1
-        most = math.floor(self.high * words) + 1
-        while most / words > self.high:
-            most -= 1
-        return fewest, most
+        minimum = max(1, math.ceil(self.low * words) - 1)
+        while minimum / words < self.low:
+            minimum += 1
+        maximum = math.floor(self.high * words) + 1
+        while maximum / words > self.high:
+            maximum -= 1
+        return minimum, maximum
 
     def _checks(self, text: str) -> tuple[Check, ...]:
         count = len(text.split())
         ratio = count / self.source_words
         satisfied = self.low <= ratio <= self.high
         partial = self.high / ratio if ratio > self.high else ratio / self.low if self.low else 0.0
-        fewest, most = self.word_range()
-        detail = f"{plural(count, 'word')}, {ratio:.2f} of the source; wanted {fewest} to {most}"
+        minimum, maximum = self.word_range()
+        detail = f"{plural(count, 'word')}, {ratio:.2f} of the source; wanted {minimum} to {maximum}"
         return (Check.graded("length ratio", satisfied, partial, detail),)
 
     def instruction(self) -> str:

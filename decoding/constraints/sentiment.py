@@ -114,10 +114,10 @@ class Sentiment(Constraint):
         return positive if self.target == "positive" else 1.0 - positive
 
     def _checks(self, text: str) -> tuple[Check, ...]:
-        found = self.probability(text)
-        detail = f"P({self.target}) = {found:.3f}, wanted at least {self.threshold:g}"
-        satisfied = found >= self.threshold
-        return (Check.graded(f"sentiment: {self.target}", satisfied, found / self.threshold, detail),)
+        probability = self.probability(text)
+        detail = f"P({self.target}) = {probability:.3f}, wanted at least {self.threshold:g}"
+        satisfied = probability >= self.threshold
+        return (Check.graded(f"sentiment: {self.target}", satisfied, probability / self.threshold, detail),)
 
     def instruction(self) -> str:
         return f"Write with a {self.target} sentiment."

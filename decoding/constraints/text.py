@@ -51,10 +51,10 @@ def runs(text: str) -> list[str]:
 def required_words(phrase: str) -> frozenset[str]:
     """Runs of word characters that stand in every text containing `phrase` as a whole phrase."""
     plain = normalise(phrase)
-    found = runs(plain)
+    words = runs(plain)
     if plain in _CLITICS:
-        found = found[1:]
-    return frozenset(found)
+        words = words[1:]
+    return frozenset(words)
 
 
 def _is_word(character: str) -> bool:
@@ -83,7 +83,7 @@ class PhraseMatcher:
             else:
                 self._unheaded.append(phrase)
 
-    def found(self, text: str) -> set[str]:
+    def matches(self, text: str) -> set[str]:
         """The phrases (in `normalise` form) that occur in `text`."""
         plain = normalise(text)
         hits = {phrase for phrase in self._unheaded if _ends_whole_somewhere(phrase, plain)}
@@ -126,7 +126,7 @@ def standing_inside(phrases: Iterable[str]) -> set[str]:
     """Those of `phrases` (in `normalise` form) that stand, as whole phrases, inside another one."""
     listed = tuple(phrases)
     every = PhraseMatcher(listed)
-    return {inner for phrase in listed for inner in every.found(phrase) if inner != normalise(phrase)}
+    return {inner for phrase in listed for inner in every.matches(phrase) if inner != normalise(phrase)}
 
 
 def least_words_of(demands: Iterable[tuple[str, ...]]) -> int:
@@ -152,7 +152,7 @@ def _own_words(phrase: str) -> list[frozenset[str]]:
     """Runs of each white-space separated word of `phrase` that no other phrase's word can carry on its end."""
     plain = normalise(phrase)
     hangs = plain in _CLITICS or not _is_word(plain[0])
-    return [frozenset(found) for word in plain.split()[hangs:] if (found := runs(word))]
+    return [frozenset(parts) for word in plain.split()[hangs:] if (parts := runs(word))]
 
 
 def _apart(words: Iterable[frozenset[str]], taken: set[str]) -> int:

@@ -50,7 +50,7 @@ class _Row:
 
     def reusing(self) -> ReuseRow:
         """As a base row of a tail that reuses keys and values."""
-        assert self.kept is not None  # told apart in `Runner.run`
+        assert self.kept is not None  # see `Runner.run`
         scored, schedule = self.scored.tolist(), self.request.schedule
         block = (min([schedule.start, *scored[:1]]), schedule.stop)
         return ReuseRow(self.ids, self.prompt_length, scored, block, self.kept)
@@ -161,8 +161,8 @@ class Runner:
         given = [row.reusing() for row in tile]
         before = [row.kept.tokens for row in given]
         with self.counts.in_model():
-            found = cast(ReusableModel, self.model).encode_reusing(given)  # jobs for other models are refused
-        for row, features, reuse, earlier in zip(tile, found, given, before, strict=True):
+            encoded = cast(ReusableModel, self.model).encode_reusing(given)  # jobs for other models are refused
+        for row, features, reuse, earlier in zip(tile, encoded, given, before, strict=True):
             row.features = features
             self._charge(row, reuse.kept.tokens - earlier)
         self.counts.forwards += 1
@@ -184,13 +184,13 @@ class Runner:
         for start in range(0, max(1, plain.shape[0]), self.chunk):
             part = slice(start, start + self.chunk)
             parts.append(self._chunk(plain[part], None if hidden is None else hidden[part], settings.slice(part)))
-        found = Candidates.concatenate(parts).to_cpu()
+        joined = Candidates.concatenate(parts).to_cpu()
         results, offset = {}, 0
         for row, *_ in pairs:
-            own = found.slice(offset, offset + row.scored.size)
+            scored = joined.slice(offset, offset + row.scored.size)
             offset += row.scored.size
-            finite = all(bool(torch.isfinite(v).all()) for v in (own.entropy, own.probability, own.kl))
-            results[id(row.request)] = StepResult(row.scored, own, finite)
+            finite = all(bool(torch.isfinite(v).all()) for v in (scored.entropy, scored.probability, scored.kl))
+            results[id(row.request)] = StepResult(row.scored, scored, finite)
         return results
 
     def _chunk(self, plain: Tensor, hidden: Tensor | None, settings: PositionSettings) -> Candidates:
@@ -222,4 +222,5 @@ def _position_settings(rows: list[_Row], device: torch.device) -> PositionSettin
         temperature=spread([job.sampling.temperature for job in jobs]),
         top_p=spread([job.sampling.top_p for job in jobs]),
         blocked=spread([float(job.sampling.suppress_eos) for job in jobs]) > 0,
+        plausibility=spread([job.policy.plausibility or 0.0 for job in jobs]),
     )

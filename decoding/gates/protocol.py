@@ -32,6 +32,7 @@ class Regime:
     boost_threshold: float | None = None
     tail_threshold: float | None = None
     top_p: float = 1.0
+    plausibility: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

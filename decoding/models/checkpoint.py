@@ -13,32 +13,32 @@ class CheckpointError(ValueError):
 
 
 def check_tensors(
-    found: Mapping[str, Any],
+    tensors: Mapping[str, Any],
     expected: Mapping[str, tuple[int, ...]],
     where: Path,
     *,
     files: Mapping[str, Path] | None = None,
 ) -> None:
-    """Raise unless `found` holds exactly the `expected` names and shapes.
+    """Raise unless `tensors` holds exactly the `expected` names and shapes.
 
     `files` names the file of each tensor where `where` is only their index.
     """
     files = files or {}
-    missing = sorted(expected.keys() - found.keys())
+    missing = sorted(expected.keys() - tensors.keys())
     if missing:
         raise CheckpointError(
             f"{where}: tensor {missing[0]} is missing ({len(missing)} in all); the download may be incomplete"
         )
-    extra = sorted(found.keys() - expected.keys())
+    extra = sorted(tensors.keys() - expected.keys())
     if extra:
         hint = f"({len(extra)} in all); is config.json the right one?"
         raise CheckpointError(
             f"{files.get(extra[0], where)}: tensor {extra[0]} is not part of this architecture {hint}"
         )
     for name, shape in expected.items():
-        if tuple(found[name].shape) != shape:
+        if tuple(tensors[name].shape) != shape:
             raise CheckpointError(
-                f"{files.get(name, where)}: tensor {name} has shape {tuple(found[name].shape)}, expected {shape}"
+                f"{files.get(name, where)}: tensor {name} has shape {tuple(tensors[name].shape)}, expected {shape}"
             )
 
 

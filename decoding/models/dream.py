@@ -14,7 +14,14 @@ from typing import Any, Final
 
 import torch
 
-from decoding.models.transformer.adapter import TransformerModel, chat_model_spec, load_network, require, shape_of
+from decoding.models.transformer.adapter import (
+    SpecialIds,
+    TransformerModel,
+    chat_model_spec,
+    load_network,
+    require,
+    shape_of,
+)
 from decoding.models.transformer.blocks import Shape
 from decoding.models.transformer.chat_codec import (
     ChatCodec,
@@ -93,14 +100,14 @@ def base_template(begin: str | None) -> Template:
 
 def begin_of_text(settings: Mapping[str, Any]) -> str | None:
     """The begin-of-text token that tokenizer_config.json names."""
-    found = settings.get("bos_token")
-    return found.get("content") if isinstance(found, dict) else found
+    token = settings.get("bos_token")
+    return token.get("content") if isinstance(token, dict) else token
 
 
 def default_system(chat_template: str) -> str:
     """The system message that the checkpoint's own Jinja template falls back to."""
-    found = re.search(r"<\|im_start\|>system(?:\\n|\n)([^<'\"{}]+)<\|im_end\|>", chat_template)
-    return found[1] if found else SYSTEM
+    written = re.search(r"<\|im_start\|>system(?:\\n|\n)([^<'\"{}]+)<\|im_end\|>", chat_template)
+    return written[1] if written else SYSTEM
 
 
 def dream_shape(config: Mapping[str, Any], where: Path) -> Shape:
@@ -136,16 +143,12 @@ def load_dream(
     shards = Shards.open(path)
     network = load_network(shards, shape, NAMES, devices=devices, dtype=dtype, quantization=quantization)
     spec = chat_model_spec(
-        path,
-        shards,
+        (path, shards),
         tokenizer,
+        SpecialIds(mask, ends, suppressed, kept),
         name=name,
         architecture="dream",
         context=min(CONTEXT, int(config.get("max_position_embeddings") or CONTEXT)),
         vocab_size=shape.vocab_size,
-        mask_id=mask,
-        end_ids=ends,
-        suppressed_ids=suppressed,
-        keep_prompt_ids=kept,
     )
     return TransformerModel(network, codec, spec, devices[0], shifted=True)

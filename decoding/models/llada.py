@@ -14,7 +14,14 @@ from typing import Any, Final
 import torch
 
 from decoding.models.checkpoint import CheckpointError
-from decoding.models.transformer.adapter import TransformerModel, chat_model_spec, load_network, require, shape_of
+from decoding.models.transformer.adapter import (
+    SpecialIds,
+    TransformerModel,
+    chat_model_spec,
+    load_network,
+    require,
+    shape_of,
+)
 from decoding.models.transformer.blocks import Shape
 from decoding.models.transformer.chat_codec import (
     ChatCodec,
@@ -119,15 +126,12 @@ def load_llada(
     shards = Shards.open(path)
     network = load_network(shards, shape, NAMES, devices=devices, dtype=dtype, quantization=quantization)
     spec = chat_model_spec(
-        path,
-        shards,
+        (path, shards),
         tokenizer,
+        SpecialIds(mask, ends, suppressed),
         name=name,
         architecture="llada",
         context=int(config.get("max_sequence_length") or 4096),
         vocab_size=shape.vocab_size,
-        mask_id=mask,
-        end_ids=ends,
-        suppressed_ids=suppressed,
     )
     return TransformerModel(network, codec, spec, devices[0], shifted=False)

@@ -56,8 +56,8 @@ def parse_devices(text: str) -> list[torch.device]:
                 f"device {part.strip()!r} is unknown; use cpu, cuda, cuda:0 or cuda:0,cuda:1"
             ) from None
         if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-            found = torch.cuda.device_count()
-            raise CheckpointError(f"device {device} is not there: PyTorch sees {found} CUDA devices; use --device cpu")
+            count = torch.cuda.device_count()
+            raise CheckpointError(f"device {device} is not there: PyTorch sees {count} CUDA devices; use --device cpu")
         devices.append(device)
     return devices
 

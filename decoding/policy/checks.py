@@ -21,10 +21,10 @@ def within(param: str, value: float, low: float, high: float) -> None:
         raise PolicyError(param, f"must be a number from {low:g} to {high:g}")
 
 
-def whole(param: str, value: object, least: int = 1) -> None:
-    """Raise unless `value` is a whole number of at least `least`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise PolicyError(param, f"must be a whole number of at least {least}")
+def whole(param: str, value: object, minimum: int = 1) -> None:
+    """Raise unless `value` is a whole number of at least `minimum`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+        raise PolicyError(param, f"must be a whole number of at least {minimum}")
 
 
 def one_of(param: str, value: object, allowed: tuple[str, ...]) -> None:

@@ -13,7 +13,7 @@ from decoding.models.protocol import ReuseMode
 from decoding.policy.checks import PolicyError, one_of, whole, within
 from decoding.policy.gate import GateSettings
 from decoding.policy.repair import REOPEN, Repair
-from decoding.sampling.commit_order import guided_orders, order_names
+from decoding.sampling.commit_order import guidance_first_orders, guided_orders, order_names
 
 OnFallback = Literal["full_cfg", "base", "reject"]
 Preset = Literal["base", "full_cfg", "handoff", "parallel_tail", "reopen_repair", "auto"]
@@ -37,6 +37,10 @@ class DecodingPolicy:
     """Positions committed per guided step; 1 follows the schedule."""
     order: str = "confidence"
     """Commit order while guided; afterwards confidence order, but for 'random', which stays."""
+    plausibility: float | None = None
+    """A guided step takes only tokens whose conditional probability is at least this share of the best one's; None: any
+    token.
+    """
     boost_threshold: float | None = None
     """Guidance first: a guided step also commits every token whose probability guidance raises by this much, each
     token once, at most `guided_width`.
@@ -83,11 +87,17 @@ class DecodingPolicy:
     def _check_guided(self) -> None:
         if self.boost_threshold is not None:
             within("boost_threshold", self.boost_threshold, 0.0, 1.0)
-            if self.guided_width == 1 or self.order not in guided_orders():
+            if self.guided_width == 1 or self.order not in guidance_first_orders():
                 raise PolicyError(
                     "boost_threshold",
-                    f"needs guided_width > 1 and one of the orders {', '.join(guided_orders())}",
+                    f"needs guided_width > 1 and one of the orders {', '.join(guidance_first_orders())}",
                 )
+        if self.plausibility is not None:
+            within("plausibility", self.plausibility, 0.0, 1.0)
+            if self.plausibility == 0.0:
+                raise PolicyError("plausibility", "must not be 0: it would allow every token; leave it out")
+            if self.guidance_scale == 0.0:
+                raise PolicyError("plausibility", "is not used without guidance: it limits guided steps; leave it out")
         if self.guidance_scale == 0.0 and self.guided_width != 1:
             raise PolicyError("guided_width", "is not used without guidance; use tail_width")
         if self.guidance_scale == 0.0 and self.order in guided_orders():

@@ -10,7 +10,7 @@ from decoding.policy.checks import PolicyError, one_of
 from decoding.policy.decoding_policy import NEEDS_REUSE, PRESETS, DecodingPolicy
 from decoding.policy.gate import GateSettings
 from decoding.policy.repair import Repair
-from decoding.sampling.commit_order import guided_orders
+from decoding.sampling.commit_order import guidance_first_orders
 
 _PRESET_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "base": {"guidance_scale": 0.0, "gate": GateSettings("never")},
@@ -21,10 +21,19 @@ _PRESET_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "auto": {},
 }
 _UNUSED: Final[Mapping[str, tuple[str, ...]]] = {
-    "base": ("guided_width", "boost_threshold", "gate", "on_fallback"),
+    "base": ("guided_width", "plausibility", "boost_threshold", "gate", "on_fallback"),
     "full_cfg": ("gate", "on_fallback", "tail_width", "tail_threshold", "tail_reuse", "tail_refresh"),
     "auto": (
-        *("guided_width", "order", "boost_threshold", "gate", "tail_width", "tail_threshold", "tail_reuse"),
+        *(
+            "guided_width",
+            "order",
+            "plausibility",
+            "boost_threshold",
+            "gate",
+            "tail_width",
+            "tail_threshold",
+            "tail_reuse",
+        ),
         *("tail_refresh", "on_fallback", "repair"),
     ),
 }
@@ -35,7 +44,7 @@ def plainly_guided(policy: DecodingPolicy) -> DecodingPolicy:
 
     A guidance-first order that never ends is another decoder, and loses success on families that do not drain.
     """
-    if policy.order not in guided_orders():
+    if policy.order not in guidance_first_orders():
         return policy
     width = policy.guided_width if policy.boost_threshold is None else 1
     return replace(policy, order="confidence", boost_threshold=None, guided_width=width)

@@ -1,4 +1,4 @@
-"""What a running request tells whoever follows it."""
+"""Events of a running request, for those who follow it: each step, and each reopening by repair."""
 
 from __future__ import annotations
 

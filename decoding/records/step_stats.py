@@ -11,11 +11,11 @@ from decoding.records.trace import Summary
 from decoding.sampling.kernel import Candidates
 
 
-def drained_stats(found: Candidates, left: NDArray[np.bool_], started: NDArray[np.bool_]) -> dict[str, Any]:
+def drained_stats(candidates: Candidates, left: NDArray[np.bool_], started: NDArray[np.bool_]) -> dict[str, Any]:
     """What is kept of every guided step: the largest total variation over the positions that stay masked (`left` [M]),
     and whether one of those stands in a `started` word.
     """
-    variation = found.total_variation.double().numpy()[left]
+    variation = candidates.total_variation.double().numpy()[left]
     return {
         "total_variation_left": float(variation.max()) if variation.size else None,
         "word_open": bool(started.any()),
@@ -23,23 +23,23 @@ def drained_stats(found: Candidates, left: NDArray[np.bool_], started: NDArray[n
 
 
 def summaries(
-    found: Candidates, confidence: NDArray[np.float64], entropy: NDArray[np.float64], *, guided: bool
+    candidates: Candidates, confidence: NDArray[np.float64], entropy: NDArray[np.float64], *, guided: bool
 ) -> dict[str, Any]:
     """Statistics of the candidates [M], and of what is committed so far at the values it had (`confidence` and
     `entropy` [L], NaN where undecided).
     """
     stats: dict[str, Any] = {
-        "masked_confidence": Summary.of(found.probability.double().numpy()),
-        "masked_entropy": Summary.of(found.entropy.double().numpy()),
+        "masked_confidence": Summary.of(candidates.probability.double().numpy()),
+        "masked_entropy": Summary.of(candidates.entropy.double().numpy()),
         "committed_confidence": Summary.of(confidence[~np.isnan(confidence)]),
         "committed_entropy": Summary.of(entropy[~np.isnan(entropy)]),
     }
-    if guided and found.token.numel():
-        variation = found.total_variation.double().numpy()
+    if guided and candidates.token.numel():
+        variation = candidates.total_variation.double().numpy()
         stats |= {
-            "kl": Summary.of(found.kl.double().numpy()),
+            "kl": Summary.of(candidates.kl.double().numpy()),
             "total_variation_max": float(variation.max()),
             "total_variation_mean": float(variation.mean()),
-            "boost_max": float(found.boost.max()),
+            "boost_max": float(candidates.boost.max()),
         }
     return stats

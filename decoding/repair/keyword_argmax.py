@@ -17,10 +17,10 @@ from decoding.repair.selectors import TOLERANCE, Key, RepairContext, constraint_
 from decoding.request.job import Job
 
 
-def missing_text(choice: RepairContext) -> tuple[str, ...]:
+def missing_text(context: RepairContext) -> tuple[str, ...]:
     """Phrases that the constraint requires and the text lacks (case aside), each once."""
-    text = choice.found.text.lower()
-    needed = Counter(phrase.lower() for phrase in choice.predicate.required_text())
+    text = context.decoded.text.lower()
+    needed = Counter(phrase.lower() for phrase in context.predicate.required_text())
     return tuple(phrase for phrase, count in needed.items() if text.count(phrase) < count)
 
 
@@ -30,12 +30,12 @@ def first_tokens(phrases: Sequence[str], codec: TextCodec) -> frozenset[int]:
     return frozenset(ids[0] for ids in spelled if ids)
 
 
-def open_positions(choice: RepairContext) -> tuple[int, ...]:
+def open_positions(context: RepairContext) -> tuple[int, ...]:
     """Candidates without which the text scores no worse; none where no phrase is missing."""
-    if not missing_text(choice):
+    if not missing_text(context):
         return ()
-    gains = scores_without(choice)
-    return tuple(position for position in choice.candidates if gains[position] >= -TOLERANCE)
+    gains = scores_without(context)
+    return tuple(position for position in context.candidates if gains[position] >= -TOLERANCE)
 
 
 def probe_job(job: Job, anchor: Anchor, positions: Sequence[int], number: int, mask_id: int) -> Job:
@@ -51,16 +51,16 @@ def probe_job(job: Job, anchor: Anchor, positions: Sequence[int], number: int, m
     )
 
 
-def probe(choice: RepairContext, look: Trace) -> dict[int, Key]:
+def probe(context: RepairContext, look: Trace) -> dict[int, Key]:
     """Positions first at which the look writes the beginning of a missing phrase, the most probable of them before
     others; then as `constraint_aware` has them.
     """
-    wanted = first_tokens(missing_text(choice), choice.codec)
+    wanted = first_tokens(missing_text(context), context.codec)
     stats = look.steps[0]
     places = {
         position: probability
         for position, token, probability in zip(stats.positions, stats.tokens, stats.confidence, strict=True)
         if token in wanted
     }
-    plain = constraint_aware(choice)
+    plain = constraint_aware(context)
     return {p: (0.0, -places[p]) if p in places else (1.0, *key) for p, key in plain.items()}

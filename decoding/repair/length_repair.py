@@ -20,18 +20,18 @@ from decoding.repair.selectors import TOLERANCE, RepairContext
 class Moved:
     """A pass as it would stand with its tail moved; `positions` are open."""
 
-    found: DecodedText
+    decoded: DecodedText
     canvas: tuple[int, ...]
     positions: tuple[int, ...]
 
 
-def words_missing(choice: RepairContext) -> int:
+def words_missing(context: RepairContext) -> int:
     """Words that the text lacks (negative: has too many); 0 where length is not what is wrong.
 
     Too long is a text of which some check would score better without any one of its words; as many are too many as have
     to go from its end until that check holds.
     """
-    words, predicate = choice.found.text.split(), choice.predicate
+    words, predicate = context.decoded.text.split(), context.predicate
     lacking = predicate.minimum_words() - len(words)
     if lacking > 0:
         return lacking
@@ -48,15 +48,15 @@ def words_missing(choice: RepairContext) -> int:
     return 0
 
 
-def shift_tail(choice: RepairContext, reopen: int, number: int, mask_id: int, end_id: int) -> Moved | None:
+def shift_tail(context: RepairContext, reopen: int, number: int, mask_id: int, end_id: int) -> Moved | None:
     """The tail moved by as many positions as words are missing or too many, with at most `reopen` positions open.
 
     The place is the stretch whose tokens were committed least confidently, and whose loss costs no part of the
     constraint that holds; round `number` takes the next best. None where length is not what is wrong, the canvas has no
     room, or it may not end early (`suppress_eos`).
     """
-    missing, job = words_missing(choice), choice.found.state.job
-    content = choice.found.state.content()
+    missing, job = words_missing(context), context.decoded.state.job
+    content = context.decoded.state.content()
     room = job.gen_length - len(content)
     added = min(missing, reopen, room) if missing > 0 else 0
     dropped = max(0, min(-missing, len(content) - 1))
@@ -66,7 +66,7 @@ def shift_tail(choice: RepairContext, reopen: int, number: int, mask_id: int, en
     stretch = kept_open + dropped
     starts = range(len(content) - stretch + 1)
     ranked = sorted(
-        starts, key=lambda start: (_lost(choice, content, start, stretch), _sure(choice.found, start, stretch))
+        starts, key=lambda start: (_lost(context, content, start, stretch), _sure(context.decoded, start, stretch))
     )
     start, opened = ranked[(number - 1) % len(ranked)], added + kept_open
 
@@ -76,23 +76,23 @@ def shift_tail(choice: RepairContext, reopen: int, number: int, mask_id: int, en
         return np.concatenate([line, np.full(values.size - line.size, np.nan)])
 
     canvas = [*content[:start], *[mask_id] * opened, *content[start + stretch :]]
-    canvas += [end_id] * (choice.found.confidence.size - len(canvas))
-    found = choice.found
-    moved = replace(found, confidence=move(found.confidence), variation=move(found.variation))
+    canvas += [end_id] * (context.decoded.confidence.size - len(canvas))
+    decoded = context.decoded
+    moved = replace(decoded, confidence=move(decoded.confidence), variation=move(decoded.variation))
     return Moved(moved, tuple(canvas), tuple(range(start, start + opened)))
 
 
-def _lost(choice: RepairContext, content: Sequence[int], start: int, stretch: int) -> int:
+def _lost(context: RepairContext, content: Sequence[int], start: int, stretch: int) -> int:
     """Checks that hold now and would not without the stretch."""
     if not stretch:
         return 0
-    rest = choice.codec.decode([*content[:start], *content[start + stretch :]])
-    before = choice.predicate.evaluate(choice.found.text).checks
-    after = choice.predicate.evaluate(rest).checks
+    rest = context.codec.decode([*content[:start], *content[start + stretch :]])
+    before = context.predicate.evaluate(context.decoded.text).checks
+    after = context.predicate.evaluate(rest).checks
     return sum(one.satisfied and not other.satisfied for one, other in zip(before, after, strict=True))
 
 
-def _sure(found: DecodedText, start: int, stretch: int) -> float:
+def _sure(decoded: DecodedText, start: int, stretch: int) -> float:
     """Mean confidence of the stretch; of the token that an empty one stands before."""
-    values = np.nan_to_num(found.confidence[start : start + max(1, stretch)], nan=1.0)
+    values = np.nan_to_num(decoded.confidence[start : start + max(1, stretch)], nan=1.0)
     return float(values.mean())

@@ -51,7 +51,7 @@ Action = Continue | RunRollouts | None
 class _Open:
     """A repair round that has not begun to decode."""
 
-    choice: RepairContext
+    context: RepairContext
     repair: Repair
     anchor: Anchor
     number: int
@@ -80,21 +80,21 @@ class RepairLoop:
     @property
     def best(self) -> DecodedText:
         """The best pass so far, the earliest among equals."""
-        return max(self.passes, key=lambda found: found.rank)
+        return max(self.passes, key=lambda decoded: decoded.rank)
 
-    def first_of(self, found: DecodedText) -> DecodedText:
-        """The first pass of the attempt that `found` belongs to."""
-        return next(other for other in self.passes if other.attempt == found.attempt)
+    def first_of(self, decoded: DecodedText) -> DecodedText:
+        """The first pass of the attempt that `decoded` belongs to."""
+        return next(other for other in self.passes if other.attempt == decoded.attempt)
 
     def trace(self) -> Trace:
         """The steps of all passes in order."""
         start = self.passes[0].state.trace
         whole = Trace(start.start, start.end_id, start.start_step)
-        for found in self.passes:
-            if found is not self.passes[0]:
-                canvas = found.state.trace.start
-                whole.resumed.append(Resumption(len(whole.steps), canvas, found.reopened, found.attempt, found.round))
-            whole.steps += found.state.trace.steps
+        for one in self.passes:
+            if one is not self.passes[0]:
+                canvas = one.state.trace.start
+                whole.resumed.append(Resumption(len(whole.steps), canvas, one.reopened, one.attempt, one.round))
+            whole.steps += one.state.trace.steps
         return whole
 
     def judge(self, state: CanvasState) -> Action:
@@ -119,12 +119,12 @@ class RepairLoop:
         opening = self._open
         if opening is None:
             raise RuntimeError("no rollouts were asked for")
-        choice = opening.choice
+        context = opening.context
         if opening.repair.selector == LOOKING:
-            keys = probe(choice, states[0].trace)
+            keys = probe(context, states[0].trace)
         else:
             texts = [self._codec.decode(state.content()) for state in states]
-            keys = by_rollouts(choice.candidates, texts, self._predicate)
+            keys = by_rollouts(context.candidates, texts, self._predicate)
         return self._reopen(opening, keys) or self._next_attempt()
 
     def _spent(self) -> int:
@@ -138,42 +138,42 @@ class RepairLoop:
         repair = self._own.policy.repair
         if repair is None or self._round >= repair.max_rounds or not self._affords(round_rows(self._own, repair)):
             return None
-        found = max((p for p in self.passes if p.attempt == self._attempt), key=lambda p: p.rank)
-        anchor = anchor_of(found, repair, self._mask_id)
+        decoded = max((p for p in self.passes if p.attempt == self._attempt), key=lambda p: p.rank)
+        anchor = anchor_of(decoded, repair, self._mask_id)
         candidates = candidates_of(anchor.canvas, self._mask_id, self._end_ids)
         number = self._round + 1
         noise = replace(self.job.noise, purpose="select", rollout=self._attempt).with_round(number)
-        choice = RepairContext(found, candidates, self._predicate, self._codec, noise)
-        opening = _Open(choice, repair, anchor, number)
+        context = RepairContext(decoded, candidates, self._predicate, self._codec, noise)
+        opening = _Open(context, repair, anchor, number)
         if repair.selector == "restart" or not candidates:
             return self._reopen(opening, {})
         if jobs := self._selection(opening):
             self._open = opening
             return RunRollouts(jobs)
         if repair.selector == "constraint_aware" and anchor.step == self._own.steps:
-            moved = shift_tail(choice, repair.reopen, number, self._mask_id, self._end_ids[0])
+            moved = shift_tail(context, repair.reopen, number, self._mask_id, self._end_ids[0])
             if moved is not None:
-                return self._begin(opening, moved.positions, replace(anchor, canvas=moved.canvas), moved.found)
-        return self._reopen(opening, RANKINGS[repair.selector](choice))
+                return self._begin(opening, moved.positions, replace(anchor, canvas=moved.canvas), moved.decoded)
+        return self._reopen(opening, RANKINGS[repair.selector](context))
 
     def _selection(self, opening: _Open) -> tuple[Job, ...]:
         """What the selector has to run before it can choose."""
         repair, anchor, number = opening.repair, opening.anchor, opening.number
         if repair.rollout_count:
-            candidates = opening.choice.candidates
+            candidates = opening.context.candidates
             return tuple(rollout_jobs(self._own, repair, anchor, candidates, number, self._mask_id))
-        if repair.selector == LOOKING and (positions := open_positions(opening.choice)):
+        if repair.selector == LOOKING and (positions := open_positions(opening.context)):
             return (probe_job(self._own, anchor, positions, number, self._mask_id),)
         return ()
 
     def _reopen(self, opening: _Open, keys: dict[int, Key]) -> Continue | None:
-        found = opening.choice.found
-        tried = self._tried.get(id(found), frozenset())
+        decoded = opening.context.decoded
+        tried = self._tried.get(id(decoded), frozenset())
         positions = first(keys, opening.repair.reopen, tried)
         if opening.repair.selector == "restart":
             positions = tuple(range(len(opening.anchor.canvas)))
-        self._tried[id(found)] = tried | set(positions)
-        return self._begin(opening, positions, opening.anchor, found)
+        self._tried[id(decoded)] = tried | set(positions)
+        return self._begin(opening, positions, opening.anchor, decoded)
 
     def _begin(
         self, opening: _Open, positions: tuple[int, ...], anchor: Anchor, source: DecodedText

@@ -22,7 +22,7 @@ class DecodedText:
     attempt: int
     round: int
     reopened: tuple[int, ...]
-    """Positions opened for this pass, of which every one was decoded again."""
+    """Positions opened for this pass; every one was decoded again."""
     text: str
     satisfied: bool
     score: float

@@ -29,7 +29,13 @@ class Anchor:
 def guided_policy(policy: DecodingPolicy) -> DecodingPolicy:
     """How reopened positions are decoded: serially, guided to the end where the policy guides at all."""
     preset: Preset = "full_cfg" if policy.guidance_scale > 0.0 else "base"
-    return DecodingPolicy(preset, guidance_scale=policy.guidance_scale, order=policy.order, gate=GateSettings("never"))
+    return DecodingPolicy(
+        preset,
+        guidance_scale=policy.guidance_scale,
+        order=policy.order,
+        plausibility=policy.plausibility,
+        gate=GateSettings("never"),
+    )
 
 
 def base_policy(policy: DecodingPolicy) -> DecodingPolicy:
@@ -37,17 +43,17 @@ def base_policy(policy: DecodingPolicy) -> DecodingPolicy:
     return DecodingPolicy("base", guidance_scale=0.0, order=base_order(policy.order), gate=GateSettings("never"))
 
 
-def anchor_of(found: DecodedText, repair: Repair, mask_id: int) -> Anchor:
-    """Where a round begins in the run of `found`; a run that was over by then is anchored at its end."""
-    job, trace = found.state.job, found.state.trace
+def anchor_of(decoded: DecodedText, repair: Repair, mask_id: int) -> Anchor:
+    """Where a round begins in the run of `decoded`; a run that was over by then is anchored at its end."""
+    job, trace = decoded.state.job, decoded.state.trace
     if repair.selector == "restart":
         return Anchor((mask_id,) * job.gen_length, 0, None)
     if repair.anchor == END:
-        return Anchor(found.tokens, job.steps, None)
+        return Anchor(decoded.tokens, job.steps, None)
     step = step_at(float(repair.anchor), job.steps)
     count = sum(stats.step < step for stats in trace.steps)
     if count == len(trace.steps):
-        return Anchor(found.tokens, job.steps, None)
+        return Anchor(decoded.tokens, job.steps, None)
     return Anchor(tuple(trace.prefix(count, mask_id).tolist()), trace.steps[count].step, trace.place(count))
 
 

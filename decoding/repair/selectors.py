@@ -26,7 +26,7 @@ TOLERANCE: Final = 1e-9
 class RepairContext:
     """What a selector knows: the best pass, the candidate positions, and how texts are judged."""
 
-    found: DecodedText
+    decoded: DecodedText
     candidates: tuple[int, ...]
     predicate: Constraint
     codec: TextCodec
@@ -48,59 +48,59 @@ def candidates_of(canvas: Sequence[int], mask_id: int, end_ids: Sequence[int]) -
     return tuple(index for index, token in enumerate(canvas[:last]) if token != mask_id)
 
 
-def _confidence(found: DecodedText, position: int) -> float:
-    value = float(found.confidence[position])
+def _confidence(decoded: DecodedText, position: int) -> float:
+    value = float(decoded.confidence[position])
     return 1.0 if np.isnan(value) else value
 
 
-def commit_confidence(choice: RepairContext) -> dict[int, Key]:
+def commit_confidence(context: RepairContext) -> dict[int, Key]:
     """The least confident commits first."""
-    return {position: (_confidence(choice.found, position),) for position in choice.candidates}
+    return {position: (_confidence(context.decoded, position),) for position in context.candidates}
 
 
-def guidance_disagreement(choice: RepairContext) -> dict[int, Key]:
+def guidance_disagreement(context: RepairContext) -> dict[int, Key]:
     """Commits first at which guided and conditional distributions lay furthest apart; then unguided ones, the least
     confident first.
     """
-    variation = np.nan_to_num(choice.found.variation, nan=0.0)
-    return {p: (-float(variation[p]), _confidence(choice.found, p)) for p in choice.candidates}
+    variation = np.nan_to_num(context.decoded.variation, nan=0.0)
+    return {p: (-float(variation[p]), _confidence(context.decoded, p)) for p in context.candidates}
 
 
-def scores_without(choice: RepairContext) -> dict[int, float]:
+def scores_without(context: RepairContext) -> dict[int, float]:
     """Graded score of the text without each candidate's token, less the score of the whole text."""
-    content = choice.found.state.content()
-    gains = dict.fromkeys(choice.candidates, 0.0)
-    for position in choice.candidates:
+    content = context.decoded.state.content()
+    gains = dict.fromkeys(context.candidates, 0.0)
+    for position in context.candidates:
         if position < len(content):
-            text = choice.codec.decode(content[:position] + content[position + 1 :])
-            gains[position] = choice.predicate.evaluate(text).score - choice.found.score
+            text = context.codec.decode(content[:position] + content[position + 1 :])
+            gains[position] = context.predicate.evaluate(text).score - context.decoded.score
     return gains
 
 
-def leave_one_out(choice: RepairContext) -> dict[int, Key]:
+def leave_one_out(context: RepairContext) -> dict[int, Key]:
     """Tokens first without which the text scores best; among equals the least confident."""
-    gains = scores_without(choice)
-    return {p: (-round(gains[p] / TOLERANCE), _confidence(choice.found, p)) for p in choice.candidates}
+    gains = scores_without(context)
+    return {p: (-round(gains[p] / TOLERANCE), _confidence(context.decoded, p)) for p in context.candidates}
 
 
-def random(choice: RepairContext) -> dict[int, Key]:
+def random(context: RepairContext) -> dict[int, Key]:
     """In random order."""
-    uniforms = choice.noise.uniforms(0, int(choice.found.confidence.size))
-    return {position: (float(uniforms[position]),) for position in choice.candidates}
+    uniforms = context.noise.uniforms(0, int(context.decoded.confidence.size))
+    return {position: (float(uniforms[position]),) for position in context.candidates}
 
 
-def constraint_aware(choice: RepairContext) -> dict[int, Key]:
+def constraint_aware(context: RepairContext) -> dict[int, Key]:
     """What the predicate itself says of each position (for a text of the wrong length see `tail`).
 
     Offenders go first, without which the text scores better (a forbidden word, a comma, a capital), then their
-    neighbours, lest the model only writes them again; then positions that the score does not depend on, the least
+    neighbours, or the model would only write them again; then positions that the score does not depend on, the least
     confident; what carries a part of the constraint comes last.
     """
-    gains = scores_without(choice)
+    gains = scores_without(context)
     offenders = [position for position, gain in gains.items() if gain > TOLERANCE]
     keys: dict[int, Key] = {}
     for position, gain in gains.items():
-        confidence = _confidence(choice.found, position)
+        confidence = _confidence(context.decoded, position)
         if gain > TOLERANCE:
             keys[position] = (0.0, -round(gain / TOLERANCE), confidence)
         elif gain < -TOLERANCE:

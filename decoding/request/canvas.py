@@ -1,8 +1,7 @@
-"""One canvas being decoded: where it stands, what it cost."""
+"""One canvas being decoded: what is decided so far, which step comes next, and what the steps have cost."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from typing import Any
 
@@ -17,6 +16,7 @@ from decoding.records.ledger import Ledger
 from decoding.records.step_stats import drained_stats, summaries
 from decoding.records.trace import Phase, StepStats, Trace
 from decoding.request.job import Job, Record, regime_of
+from decoding.request.row_estimates import skipped_rows
 from decoding.sampling import noise as noises
 from decoding.sampling.block_schedule import BlockSchedule, check_blocks
 from decoding.sampling.commit_order import Order, step_order
@@ -120,8 +120,8 @@ class CanvasState:
 
     @property
     def _record(self) -> Record:
-        own = self.job.record
-        return own if own != "gate" else "fill" if self.phase == "guided" else "commits"
+        asked = self.job.record
+        return asked if asked != "gate" else "fill" if self.phase == "guided" else "commits"
 
     @property
     def _scores_everything(self) -> bool:
@@ -166,20 +166,20 @@ class CanvasState:
             constraint=self.job.constraint,
         )
 
-    def apply(self, found: Candidates, positions: NDArray[np.int64]) -> StepEvent:
-        """Commit the quota among `found`, the candidates at `positions` (as `scored` gave them), and move on."""
+    def apply(self, candidates: Candidates, positions: NDArray[np.int64]) -> StepEvent:
+        """Commit the quota among `candidates`, the candidates at `positions` (as `scored` gave them), and move on."""
         before = self.masked
         eligible = np.flatnonzero(positions < self.schedule.stop)
         filling = self.step == self.job.fill_step
-        chosen = np.arange(positions.size) if filling else self._choose(found, positions, eligible)
-        at, tokens = positions[chosen], (found.argmax if filling else found.token).numpy()[chosen]
+        chosen = np.arange(positions.size) if filling else self._choose(candidates, positions, eligible)
+        at, tokens = positions[chosen], (candidates.argmax if filling else candidates.token).numpy()[chosen]
         if (tokens == self.mask_id).any():
             raise MaskLeftError("MASK was sampled; suppressed ids must have probability 0")
         self.tokens[at] = tokens
-        self._confidence[at] = found.probability.double().numpy()[chosen]
-        self._entropy[at] = found.entropy.double().numpy()[chosen]
+        self._confidence[at] = candidates.probability.double().numpy()[chosen]
+        self._entropy[at] = candidates.entropy.double().numpy()[chosen]
         filled = self._fill_after_end(at, tokens)
-        self.trace.steps.append(self._stats(found, positions, chosen, filled, int(before.sum())))
+        self.trace.steps.append(self._stats(candidates, positions, chosen, filled, int(before.sum())))
         if filled.size:
             committed = before.copy()
             committed[at] = False
@@ -201,7 +201,7 @@ class CanvasState:
         return event
 
     def _choose(
-        self, found: Candidates, positions: NDArray[np.int64], eligible: NDArray[np.int64]
+        self, candidates: Candidates, positions: NDArray[np.int64], eligible: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Indices into `positions` that this step commits, in order of position."""
         scheduled = self.schedule.quota(int(eligible.size))
@@ -212,15 +212,20 @@ class CanvasState:
         guided = self.phase == "guided"
         confidence, boost = (None, policy.boost_threshold) if guided else (policy.tail_threshold, None)
         return select(
-            found,
+            candidates,
             positions,
             eligible,
             order=order,
-            uniforms=torch.from_numpy(self.uniforms(positions, noises.ORDER)) if order.needs_noise else found.boost,
+            uniforms=self._order_uniforms(order, positions),
             limits=Limits(scheduled, quota, confidence, boost),
             canvas=self.tokens,
-            standing=self._standing(found.token, positions),
+            standing=self._standing(candidates.token, positions),
         )
+
+    def _order_uniforms(self, order: Order, positions: NDArray[np.int64]) -> torch.Tensor:
+        """What a random order ranks by; nothing is drawn for the others."""
+        drawn = self.uniforms(positions, noises.ORDER) if order.needs_noise else np.zeros(positions.size)
+        return torch.from_numpy(drawn)
 
     def _standing(self, tokens: torch.Tensor, positions: NDArray[np.int64]) -> Standing:
         return Standing(
@@ -243,7 +248,7 @@ class CanvasState:
 
     def _stats(
         self,
-        found: Candidates,
+        candidates: Candidates,
         positions: NDArray[np.int64],
         chosen: NDArray[np.int64],
         filled: NDArray[np.int64],
@@ -256,12 +261,12 @@ class CanvasState:
         guided = self.phase == "guided"
         stats: dict[str, Any] = {}
         if guided:
-            stats = drained_stats(found, left, self._started(found.argmax[left], positions[left]))
-            stats["variation"] = tuple(found.total_variation.double().numpy()[chosen].tolist())
+            stats = drained_stats(candidates, left, self._started(candidates.argmax[left], positions[left]))
+            stats["variation"] = tuple(candidates.total_variation.double().numpy()[chosen].tolist())
         if self._record != "commits":
-            stats |= summaries(found, self._confidence, self._entropy, guided=guided)
+            stats |= summaries(candidates, self._confidence, self._entropy, guided=guided)
         if self._record == "fill":
-            stats |= {"argmax_positions": tuple(positions.tolist()), "argmax_tokens": tuple(found.argmax.tolist())}
+            stats |= {"argmax_positions": tuple(positions.tolist()), "argmax_tokens": tuple(candidates.argmax.tolist())}
         return StepStats(
             step=self.step,
             phase=self.phase,
@@ -280,22 +285,8 @@ class CanvasState:
         if self.kept is not None:
             self.kept.layers = None
         if self.job.sampling.eos_fill and self.job.start is None:
-            self.ledger.skipped_by_eos += self._skipped_rows()
-
-    def _skipped_rows(self) -> int:
-        """Rows of the same run without the fill, less those run.
-
-        A pace of the tokens' own (adaptive tail, boosted steps, re-checks) would have gone on: an estimate, where
-        everything else is exact.
-        """
-        policy, every = self.job.policy, self.trace.steps
-        base = [stats for stats in every if stats.phase == "base"]
-        free = policy.boost_threshold is not None or policy.gate.recheck is not None
-        if not free and (policy.tail_threshold is None or not base):
-            own = self.ledger.of(purpose=self.job.purpose) - self._spent_before
-            return max(0, self.job.planned_rows(self.handoff_step) - own)
-        pace = max(1.0, sum(len(stats.positions) for stats in base or every) / len(base or every))
-        return (1 if base else 2) * math.ceil(sum(len(stats.filled) for stats in every) / pace)
+            spent = self.ledger.of(purpose=self.job.purpose) - self._spent_before
+            self.ledger.skipped_by_eos += skipped_rows(self.job, self.trace, spent, self.handoff_step)
 
     def content(self) -> list[int]:
         """Token ids up to the first end-of-text."""

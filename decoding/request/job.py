@@ -167,6 +167,7 @@ def regime_of(job: Job, model_hash: str) -> Regime:
         tail_reuse=None if policy.tail_reuse is None else f"{policy.tail_reuse}:{policy.tail_refresh}",
         guided_width=policy.guided_width,
         boost_threshold=policy.boost_threshold,
+        plausibility=policy.plausibility,
         tail_threshold=policy.tail_threshold,
         top_p=job.sampling.top_p,
     )

@@ -24,12 +24,18 @@ CONFIDENCE: Final = "confidence"
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A named score; `guided_only` orders need both branches, and `needs_noise` ones a second uniform a position."""
+    """A named score.
+
+    `guided_only` orders need both branches: base steps commit by confidence. `needs_noise` ones need a second uniform a
+    position.
+    """
 
     name: str
     score: Score
     guided_only: bool = False
     needs_noise: bool = False
+    guidance_first: bool = False
+    """Whether it commits first what guidance raises most: words that it began go on first, the canvas' ends go last."""
 
 
 ORDERS: Final[dict[str, Order]] = {}
@@ -38,11 +44,13 @@ CONFIDENCE_KINDS: Final[dict[str, Order]] = {}
 """What 'confidence' may mean."""
 
 
-def commit_order(*, guided_only: bool = False, needs_noise: bool = False) -> Callable[[Score], Score]:
-    """Register a score under its function's name as a commit order; base steps do not follow a `guided_only` one."""
+def commit_order(
+    *, guided_only: bool = False, needs_noise: bool = False, guidance_first: bool = False
+) -> Callable[[Score], Score]:
+    """Register a score under its function's name as a commit order; the flags are those of `Order`."""
 
     def register(score: Score) -> Score:
-        ORDERS[score.__name__] = Order(score.__name__, score, guided_only, needs_noise)
+        ORDERS[score.__name__] = Order(score.__name__, score, guided_only, needs_noise, guidance_first)
         return score
 
     return register
@@ -59,40 +67,46 @@ def confidence_kind(*, needs_noise: bool = False) -> Callable[[Score], Score]:
 
 
 @confidence_kind()
-def probability(found: Candidates, uniforms: Tensor) -> Tensor:
+def probability(candidates: Candidates, uniforms: Tensor) -> Tensor:
     """The token's probability."""
-    return found.probability
+    return candidates.probability
 
 
 @confidence_kind()
-def margin(found: Candidates, uniforms: Tensor) -> Tensor:
+def margin(candidates: Candidates, uniforms: Tensor) -> Tensor:
     """How far the likeliest token is ahead of the next."""
-    return found.margin
+    return candidates.margin
 
 
 @confidence_kind()
-def neg_entropy(found: Candidates, uniforms: Tensor) -> Tensor:
+def neg_entropy(candidates: Candidates, uniforms: Tensor) -> Tensor:
     """How little the distribution is spread."""
-    return -found.entropy
+    return -candidates.entropy
 
 
 @confidence_kind(needs_noise=True)
 @commit_order(needs_noise=True)
-def random(found: Candidates, uniforms: Tensor) -> Tensor:
+def random(candidates: Candidates, uniforms: Tensor) -> Tensor:
     """Noise, whatever the model says."""
     return uniforms
 
 
 @commit_order(guided_only=True)
-def guidance_boost(found: Candidates, uniforms: Tensor) -> Tensor:
+def conditional(candidates: Candidates, uniforms: Tensor) -> Tensor:
+    """The model's own probability of the token that guidance drew."""
+    return candidates.conditional
+
+
+@commit_order(guided_only=True, guidance_first=True)
+def guidance_boost(candidates: Candidates, uniforms: Tensor) -> Tensor:
     """What guidance adds to the token's probability."""
-    return found.boost
+    return candidates.boost
 
 
-@commit_order(guided_only=True)
-def boost_confidence(found: Candidates, uniforms: Tensor) -> Tensor:
+@commit_order(guided_only=True, guidance_first=True)
+def boost_confidence(candidates: Candidates, uniforms: Tensor) -> Tensor:
     """What guidance adds to the token's probability, times that probability."""
-    return found.boost * found.probability
+    return candidates.boost * candidates.probability
 
 
 def order_names() -> tuple[str, ...]:
@@ -103,6 +117,11 @@ def order_names() -> tuple[str, ...]:
 def guided_orders() -> tuple[str, ...]:
     """The orders that only guided steps can follow."""
     return tuple(name for name, order in ORDERS.items() if order.guided_only)
+
+
+def guidance_first_orders() -> tuple[str, ...]:
+    """The orders that commit first what guidance raises most."""
+    return tuple(name for name, order in ORDERS.items() if order.guidance_first)
 
 
 def base_order(name: str) -> str:

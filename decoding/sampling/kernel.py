@@ -17,8 +17,8 @@ from torch import Tensor
 class Candidates:
     """What a step knows of each masked position [M]; probabilities are untempered.
 
-    `guided` is the distribution that is sampled from (after guidance), `conditional` the model's without guidance; the
-    last three fields are zero for positions of a base step.
+    `guided` is the distribution that is sampled from (after guidance), `conditional` the model's without guidance: the
+    same at positions of a base step, where the last three fields are zero.
     """
 
     token: Tensor
@@ -31,6 +31,8 @@ class Candidates:
     """Entropy of the guided distribution, nats."""
     argmax: Tensor
     """Most probable token id."""
+    conditional: Tensor
+    """Conditional probability of the sampled token."""
     boost: Tensor
     """Guided minus conditional probability of the sampled token."""
     kl: Tensor
@@ -67,6 +69,8 @@ class PositionSettings:
     top_p: Tensor
     blocked: Tensor
     """Whether the position may not take the blocked ids (bool)."""
+    plausibility: Tensor
+    """The `share` of `plausible` where the position is guided; 0: every token is plausible."""
 
     def slice(self, part: slice) -> PositionSettings:
         """The settings of a run of positions."""
@@ -84,6 +88,7 @@ class PositionSettings:
             temperature=pad(self.temperature, 1),
             top_p=pad(self.top_p, 1),
             blocked=pad(self.blocked, False),
+            plausibility=pad(self.plausibility, 0),
         )
 
 
@@ -114,6 +119,16 @@ def inverse_cdf(probabilities: Tensor, uniforms: Tensor) -> Tensor:
     target = torch.minimum(uniforms[:, None].to(total.dtype) * total, torch.nextafter(total, torch.zeros_like(total)))
     tokens = torch.searchsorted(cumulative, target, right=True).squeeze(-1)
     return tokens.clamp_(max=probabilities.shape[-1] - 1)  # NaN rows point past the end
+
+
+def plausible(guided: Tensor, conditional: Tensor, share: Tensor) -> Tensor:
+    """Suppress in `guided` [M, V], in place, what the model alone finds implausible.
+
+    A token stays where its conditional probability is at least `share` [M] of the best one's: contrastive decoding's
+    limit (arXiv 2210.15097). The conditionally best token always stays. Rows of share 0 are left as they are.
+    """
+    least = conditional.amax(-1) + share.to(conditional.dtype).log()
+    return guided.masked_fill_(conditional < least[:, None], torch.finfo(guided.dtype).min)
 
 
 def nucleus(probabilities: Tensor, top_p: Tensor) -> Tensor:
@@ -173,6 +188,8 @@ def candidates(
             suppress(logits, suppressed)
             if blocked_ids is not None and bool(settings.blocked.any()):
                 logits[settings.blocked.nonzero(), blocked_ids] = torch.finfo(logits.dtype).min
+    if plain is not None and bool((settings.plausibility > 0).any()):
+        plausible(guided, plain, settings.plausibility)
     log_z = guided.logsumexp(-1)
     probabilities = (guided - log_z[:, None]).exp_()
     top, top_index = probabilities.topk(2, -1)
@@ -181,11 +198,14 @@ def candidates(
     probability = probabilities.gather(-1, token[:, None]).squeeze(-1)
     expected = torch.linalg.vecdot(probabilities, guided)
     entropy = (log_z - expected).clamp_(min=0.0)
+    conditional_probability = probability
     boost = kl = total_variation = torch.zeros_like(probability)
     if plain is not None:
         plain_log_z = plain.logsumexp(-1)
         kl = (expected - log_z - torch.linalg.vecdot(probabilities, plain) + plain_log_z).clamp_(min=0.0)
         plain_probabilities = plain.sub_(plain_log_z[:, None]).exp_()
-        boost = probability - plain_probabilities.gather(-1, token[:, None]).squeeze(-1)
+        conditional_probability = plain_probabilities.gather(-1, token[:, None]).squeeze(-1)
+        boost = probability - conditional_probability
         total_variation = 0.5 * plain_probabilities.sub_(probabilities).abs_().sum(-1)
-    return Candidates(token, probability, top[:, 0] - top[:, 1], entropy, argmax, boost, kl, total_variation)
+    margin = top[:, 0] - top[:, 1]
+    return Candidates(token, probability, margin, entropy, argmax, conditional_probability, boost, kl, total_variation)

@@ -51,5 +51,5 @@ class NoiseKey:
         """Uniforms in [0, 1) for positions 0..length-1 of one step; a longer canvas has the same leading values."""
         key = np.array(self._words, dtype=np.uint64)
         counter = np.array([0, step, stream, 0], dtype=np.uint64)
-        found = np.random.Generator(np.random.Philox(key=key, counter=counter)).random(length)
-        return LARGEST - found if self.mirrored else found
+        drawn = np.random.Generator(np.random.Philox(key=key, counter=counter)).random(length)
+        return LARGEST - drawn if self.mirrored else drawn

@@ -90,7 +90,7 @@ def select(
     """
     scores = order.score(candidates, uniforms).double()
     started, late = standing.started, standing.margin & ~standing.started
-    if order.guided_only:
+    if order.guidance_first:
         scores = scores + APART * torch.from_numpy(started.astype(np.float64) - late)
     scores = scores.masked_fill(torch.from_numpy(standing.deferred), float("-inf"))
     within = ranked(scores[eligible], torch.from_numpy(positions[eligible])).numpy()

@@ -25,19 +25,19 @@ HELP: Final = (
     "comma-separated: base, full_cfg, handoff:FRACTION, parallel_tail:FRACTION (8 wide), drained:THRESHOLD, constant "
     f"(the family's cut), calibrated (drained at the family's measured threshold), {_TRAINED} (the family's learned "
     "gates; full CFG where it has none in the setting) or recorded (the prompt's horizon of a census; no gate that "
-    "could be served), each with optional :kN (tail width; guided width for "
-    "full_cfg), :aX (adaptive tail threshold), :rprefixN or :rdualN "
-    "(the tail reuses keys and values, refreshed every N steps), :wX (guidance scale), :ORDER (random, "
-    "guidance_boost, ...), :gN (guided width), :bX (boost threshold; up to 8 positions unless :gN), :mN (drained gates "
-    "look again every N base steps), :repairKxR[-SELECTOR][@ANCHOR] (reopen K positions of a failed text, R rounds), "
-    ":bestN (N attempts until one holds), :rowsN (budget of repair); or auto, auto:ROWS: the cascade and its budget"
+    "could be served), each with optional :kN (tail width; guided width for full_cfg), :aX (adaptive tail threshold), "
+    ":rprefixN or :rdualN (the tail reuses keys and values, refreshed every N steps), :wX (guidance scale), :ORDER "
+    "(random, conditional, guidance_boost, ...), :pX (plausibility), :gN (guided width), :bX (boost threshold; up to 8 "
+    "positions unless :gN), :mN (drained gates look again every N base steps), :repairKxR[-SELECTOR][@ANCHOR] (reopen "
+    "K positions of a failed text, R rounds), :bestN (N attempts until one holds), :rowsN (budget of repair); or auto, "
+    "auto:ROWS: the cascade and its budget"
 )
 
 
 BOOSTED_WIDTH: Final = 8
 _NUMBER: Final = re.compile(r"\d*\.?\d+")
 _WHOLE: Final = {"g": "guided_width", "m": "recheck"}
-_REAL: Final = {"a": "tail_threshold", "w": "guidance_scale", "b": "boost_threshold"}
+_REAL: Final = {"a": "tail_threshold", "w": "guidance_scale", "b": "boost_threshold", "p": "plausibility"}
 _NUMBERED: Final = {"handoff": "handoff", "parallel_tail": "parallel_tail", "drained": "handoff"}
 """Names that take a number, and the presets that they stand for."""
 
@@ -161,7 +161,7 @@ def _option(option: str, preset: str) -> dict[str, Any]:
         return {"order": option}
     if reuse := re.fullmatch(r"r([a-z]+)(\d+)", option):
         return {"tail_reuse": reuse[1], "tail_refresh": int(reuse[2])}
-    match = re.fullmatch(r"([kawgbm])(\d+(?:\.\d+)?)", option)
+    match = re.fullmatch(r"([kawgbmp])(\d+(?:\.\d+)?)", option)
     if match is None:
         raise ValueError(f"option {option!r} is unknown")
     kind, number = match[1], float(match[2])

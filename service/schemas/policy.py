@@ -67,6 +67,7 @@ class PolicyRequest(Request):
         description=_POLICY["order"],
         json_schema_extra={"anyOf": [choices(*order_names()), {"type": "null"}]},
     )
+    plausibility: float | None = Field(None, ge=0, le=1, description=_POLICY["plausibility"])
     boost_threshold: float | None = Field(None, ge=0, le=1, description=_POLICY["boost_threshold"])
     gate: GateRequest | None = None
     tail_width: int | None = Field(None, ge=1, le=MAX_CANVAS, description=_POLICY["tail_width"])
@@ -106,6 +107,7 @@ class ResolvedPolicy(Reply):
     guidance_scale: float
     guided_width: int
     order: str
+    plausibility: float | None
     boost_threshold: float | None
     gate: GateSettings
     tail_width: int

@@ -19,20 +19,12 @@ from decoding.policy.decoding_policy import DecodingPolicy
 from decoding.policy.gate import GateSettings
 from decoding.request.job import Job, Sampling
 from decoding.sampling.commit_order import Order
-from decoding.sampling.kernel import Candidates
 from decoding.sampling.noise import NoiseKey
 from gate_models.offline.toy.exact_step import Rules
 from gate_models.offline.toy.model import PROMPT, Canvas, ToyModel, ToyTables
 
 POSITION = Order("position", lambda found, _: torch.zeros_like(found.probability))
 """Left to right: all scores tie, and ties go to the smaller position."""
-
-
-def _conditional_probability(found: Candidates, _: torch.Tensor) -> torch.Tensor:
-    return found.probability - found.boost
-
-
-BASE_PROBABILITY = Order("base_probability", _conditional_probability, guided_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +52,7 @@ def policy_of(rules: Rules, handoff: int | None) -> DecodingPolicy:
             "full_cfg",
             guidance_scale=rules.scale,
             order=rules.order,
+            plausibility=rules.plausibility,
             guided_width=rules.guided_width,
             gate=GateSettings("never"),
         )
@@ -67,6 +60,7 @@ def policy_of(rules: Rules, handoff: int | None) -> DecodingPolicy:
         "handoff",
         guidance_scale=rules.scale,
         order=rules.order,
+        plausibility=rules.plausibility,
         guided_width=rules.guided_width,
         gate=GateSettings("fraction", fraction=handoff / rules.steps),
         tail_width=rules.tail_width,

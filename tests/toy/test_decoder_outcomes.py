@@ -43,6 +43,8 @@ RUNS_OF: dict[str, tuple[ToyTables, Rules, int | None]] = {
     "handoff 3": (SMALL, Rules(3), 3),
     "boost, guided": (SMALL, Rules(3, order="guidance_boost"), None),
     "boost, handoff 1": (SMALL, Rules(3, order="guidance_boost"), 1),
+    "conditional, guided": (SMALL, Rules(3, order="conditional"), None),
+    "readable, handoff 2": (SMALL, Rules(3, order="conditional", plausibility=0.5, temperature=0.5), 2),
     "random, handoff 1": (SMALL, Rules(3, order="random"), 1),
     "position, handoff 2": (SMALL, Rules(3, confidence="position"), 2),
     "margin, handoff 2": (SMALL, Rules(3, confidence="margin"), 2),

@@ -29,7 +29,7 @@ from gate_models.offline.toy.exact_step import (
     schedule,
 )
 from gate_models.offline.toy.model import ToyModel, ToyTables, random_tables
-from tests.toy.decoder_runs import BASE_PROBABILITY, POSITION, job_of
+from tests.toy.decoder_runs import POSITION, job_of
 
 SMALL = random_tables(1)
 ENDING = random_tables(2, end_is_token=True)
@@ -45,7 +45,9 @@ CASES: dict[str, tuple[ToyTables, Rules, int]] = {
     "position": (SMALL, Rules(3, confidence="position"), 0),
     "guidance_boost": (SMALL, Rules(3, order="guidance_boost"), 0),
     "boost_confidence": (SMALL, Rules(2, order="boost_confidence"), 0),
-    "base_probability": (SMALL, Rules(2, order="base_probability"), 0),
+    "conditional": (SMALL, Rules(2, order="conditional"), 0),
+    "plausibility": (SMALL, Rules(2, confidence="neg_entropy", plausibility=0.2), 0),
+    "readable": (SMALL, Rules(2, order="conditional", plausibility=0.5, temperature=0.5), 0),
     "negative_boosts": (SMALL, Rules(2, scale=0.25, order="guidance_boost"), 0),
     "strong_guidance": (SMALL, Rules(3, scale=4.0), 0),
     "hot": (SMALL, Rules(2, temperature=1.5), 0),
@@ -87,7 +89,6 @@ class ScriptedNoise:
 @pytest.fixture(autouse=True)
 def _theory_orders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(commit_order.CONFIDENCE_KINDS, "position", POSITION)
-    monkeypatch.setitem(commit_order.ORDERS, "base_probability", BASE_PROBABILITY)
 
 
 def intervals(law: StepLaw, found: Distributions) -> tuple[torch.Tensor, torch.Tensor]:

@@ -23,12 +23,13 @@ LINEAR = {
     "neg_entropy": Rules(3, confidence="neg_entropy"),
     "random": Rules(3, order="random"),
     "position": Rules(3, confidence="position"),
-    "base_probability": Rules(3, order="base_probability"),
+    "conditional": Rules(3, order="conditional"),
+    "plausible": Rules(3, order="conditional", plausibility=0.25),
     "cold": Rules(3, temperature=0.5),
     "two a step": Rules(2),
     "all at once": Rules(1),
 }
-STEPWISE = ["random", "position", "base_probability"]
+STEPWISE = ["random", "position", "conditional"]
 """Orders that guidance does not move: their finite-w identities hold at every w."""
 
 
@@ -83,7 +84,7 @@ def test_derivative_at_zero_is_the_base_covariance(name: str) -> None:
     """Eq. 6 at every state: F'(0) = Cov_K0(delta, q0_{t+1})."""
     exact = ExactToy(TABLES, LINEAR[name], one_a)
     kernel, delta = joint_delta(exact, 0.0)
-    if LINEAR[name].order != "base_probability":
+    if LINEAR[name].order != "conditional":
         torch.testing.assert_close(kernel, exact.kernel(0, "base"), rtol=0, atol=1e-14)
     derivative = slope(exact, 0.0)
     torch.testing.assert_close(derivative, covariance(kernel, delta, exact.committors("base")[1]), rtol=0, atol=EXACT)
@@ -164,7 +165,7 @@ def test_boost_order_does_not_tend_to_the_base_decoder() -> None:
         exact.law.kernel(plan, "guided", 0.0)
 
 
-@pytest.mark.parametrize("order", ["confidence", "random", "base_probability"])
+@pytest.mark.parametrize("order", ["confidence", "random", "conditional"])
 def test_tilt_collapse(order: str) -> None:
     """Appendix A.4: delta constant at every masked position gives Kg = K0 at every w; at one position it does not."""
     generator = np.random.default_rng(0)

@@ -110,8 +110,8 @@ class Int8BertMini(BertMini):
     head: Int8Linear
 
     def logits(self, hidden: Tensor) -> Tensor:
-        found: Tensor = self.head(hidden)
-        return found
+        logits: Tensor = self.head(hidden)
+        return logits
 
 
 def quantized(network: BertMini, scales: dict[str, Tensor]) -> Int8BertMini:
@@ -168,8 +168,8 @@ def calibrate(network: BertMini) -> Iterator[dict[str, Tensor]]:
 
     def peaks(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
         def see(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            found = inputs[0].detach().reshape(-1, inputs[0].shape[-1]).abs().amax(0)
-            scales[name] = torch.maximum(scales.get(name, torch.zeros_like(found)), found)
+            largest = inputs[0].detach().reshape(-1, inputs[0].shape[-1]).abs().amax(0)
+            scales[name] = torch.maximum(scales.get(name, torch.zeros_like(largest)), largest)
 
         return see
 

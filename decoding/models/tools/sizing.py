@@ -94,8 +94,8 @@ def table(shape: Shape, card: Card, weights: str = "bfloat16") -> str:
         "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for rows, length in BATCHES:
-        found = estimate(shape, rows, length, scored=64, card=card, weights=weights)
-        numbers = (found.weights_gb, found.activations_gb, found.compute_ms, found.read_ms, found.forward_ms)
+        row = estimate(shape, rows, length, scored=64, card=card, weights=weights)
+        numbers = (row.weights_gb, row.activations_gb, row.compute_ms, row.read_ms, row.forward_ms)
         lines.append(f"| {rows} | {length} | " + " | ".join(f"{number:.1f}" for number in numbers) + " |")
     return "\n".join(lines)
 

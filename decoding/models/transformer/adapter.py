@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -92,37 +93,43 @@ def _their_name(own: str, names: Mapping[str, str]) -> str:
     return f"{names[part].format(n=number)}.{kind}"
 
 
+@dataclass(frozen=True, slots=True)
+class SpecialIds:
+    """Token ids with a meaning of their own; see the fields of `ModelSpec`."""
+
+    mask: int
+    ends: tuple[int, ...]
+    suppressed: tuple[int, ...]
+    keep_prompt: tuple[int, ...] = ()
+
+
 def chat_model_spec(
-    folder: Path,
-    shards: Shards,
+    checkpoint: tuple[Path, Shards],
     tokenizer: Tokenizer,
+    ids: SpecialIds,
     *,
     name: str,
     architecture: str,
     context: int,
     vocab_size: int,
-    mask_id: int,
-    end_ids: tuple[int, ...],
-    suppressed_ids: tuple[int, ...],
-    keep_prompt_ids: tuple[int, ...] = (),
 ) -> ModelSpec:
-    """The spec of a checkpoint folder whose prompt and canvas share `context` positions, whatever the request."""
+    """The spec of a checkpoint (folder and shards) whose prompt and canvas share `context` positions."""
     max_canvas = min(MAX_CANVAS, context // 2)
     return ModelSpec(
         name=name,
-        hash=checkpoint_hash(folder, shards),
+        hash=checkpoint_hash(*checkpoint),
         architecture=architecture,
         vocab_size=vocab_size,
-        mask_id=mask_id,
-        end_ids=end_ids,
-        suppressed_ids=suppressed_ids,
+        mask_id=ids.mask,
+        end_ids=ids.ends,
+        suppressed_ids=ids.suppressed,
         max_prompt=context - max_canvas,
         max_canvas=max_canvas,
         default_canvas=min(128, max_canvas),
         default_block_length=min(32, max_canvas),
         continuation_ids=continuation_ids(tokenizer),
         reuses_key_values=True,
-        keep_prompt_ids=keep_prompt_ids,
+        keep_prompt_ids=ids.keep_prompt,
     )
 
 

@@ -52,10 +52,10 @@ class ChatCodec:
         return ids
 
     def _marker(self, token: str) -> int:
-        found = self._tokenizer.token_to_id(token)
-        if found is None:
+        token_id = self._tokenizer.token_to_id(token)
+        if token_id is None:
             raise ValueError(f"the tokenizer has no token {token}")
-        return int(found)
+        return int(token_id)
 
     def encode(self, text: str) -> list[int]:
         """Ids of plain text. Raises `ValueError` where the text is not valid Unicode (lone surrogates)."""
@@ -94,12 +94,12 @@ def read_json(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{path} is not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise CheckpointError(f"{path} is not a JSON object")
-    return found
+    return value
 
 
 def tokenizer_files(folder: Path) -> tuple[str, ...]:
@@ -148,10 +148,10 @@ def _add_tokens(tokenizer: Tokenizer, folder: Path) -> None:
 
 def require_id(tokenizer: Tokenizer, token: str, where: Path) -> int:
     """Id of a special token that the architecture needs. Raises `CheckpointError` where the tokenizer lacks it."""
-    found = tokenizer.token_to_id(token)
-    if found is None:
+    token_id = tokenizer.token_to_id(token)
+    if token_id is None:
         raise CheckpointError(f"{where} has no token {token}; it is not the tokenizer of this architecture")
-    return int(found)
+    return int(token_id)
 
 
 def resolve_mask(tokenizer: Tokenizer, token: str, config: Mapping[str, Any], where: Path) -> int:
@@ -159,10 +159,10 @@ def resolve_mask(tokenizer: Tokenizer, token: str, config: Mapping[str, Any], wh
 
     Raises `CheckpointError` where they disagree (a tokenizer of another model) or the token is missing.
     """
-    found, declared = require_id(tokenizer, token, where), config.get("mask_token_id")
-    if declared is not None and declared != found:
-        raise _disagreement(where, f"{token} the id {found}", f"mask_token_id {declared}")
-    return found
+    mask_id, declared = require_id(tokenizer, token, where), config.get("mask_token_id")
+    if declared is not None and declared != mask_id:
+        raise _disagreement(where, f"{token} the id {mask_id}", f"mask_token_id {declared}")
+    return mask_id
 
 
 def resolve_ends(
@@ -172,12 +172,12 @@ def resolve_ends(
 
     Raises `CheckpointError` as `resolve_mask` does.
     """
-    found = tuple(require_id(tokenizer, token, where) for token in tokens)
+    ids = tuple(require_id(tokenizer, token, where) for token in tokens)
     declared = config.get("eos_token_id")
     for index in declared if isinstance(declared, list) else [] if declared is None else [declared]:
-        if index not in found:
-            raise _disagreement(where, f"{' and '.join(tokens)} the ids {found}", f"eos_token_id {index}")
-    return found
+        if index not in ids:
+            raise _disagreement(where, f"{' and '.join(tokens)} the ids {ids}", f"eos_token_id {index}")
+    return ids
 
 
 def _disagreement(where: Path, tokenizer: str, config: str) -> CheckpointError:

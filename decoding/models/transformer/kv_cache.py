@@ -67,15 +67,15 @@ class KeyValueReuse:
         """Features [len(scored), *] of each row. Batches refreshes and windows apart."""
         stale = [row for row in rows if _stale(row)]
         fresh = [row for row in rows if not _stale(row)]
-        found: dict[int, Tensor] = {}
+        features: dict[int, Tensor] = {}
         for group, run in ((stale, self._refresh), (fresh, self._window)):
             if group:
                 hidden, starts = run(group)
                 for index, row in enumerate(group):
                     slots = [max(0, self._slot(row, i)) - starts[index] for i in row.scored]
-                    found[id(row)] = hidden[index, torch.tensor(slots, dtype=torch.long, device=hidden.device)]
+                    features[id(row)] = hidden[index, torch.tensor(slots, dtype=torch.long, device=hidden.device)]
                     row.kept.age += 1
-        return [found[id(row)] for row in rows]
+        return [features[id(row)] for row in rows]
 
     def _slot(self, row: ReuseRow, position: int) -> int:
         """Where the network predicts canvas position `position`."""
@@ -143,7 +143,7 @@ def _stale(row: ReuseRow) -> bool:
 def _stacked(parts: list[Tensor], length: int) -> Tensor:
     """[1, heads, S_i, d] each -> [B, heads, length, d], zeros on the right (NaN there would leak through a mask)."""
     first = parts[0]
-    found = first.new_zeros(len(parts), first.shape[1], length, first.shape[3])
+    padded = first.new_zeros(len(parts), first.shape[1], length, first.shape[3])
     for index, part in enumerate(parts):
-        found[index, :, : part.shape[2]] = part[0]
-    return found
+        padded[index, :, : part.shape[2]] = part[0]
+    return padded

@@ -109,10 +109,10 @@ def _from_index(index: Path) -> dict[str, TensorEntry]:
 
 def _weight_map(index: Path) -> dict[str, str]:
     try:
-        found = json.loads(index.read_text(encoding="utf-8"))
+        listed = json.loads(index.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{index} is not JSON: {error}") from None
-    weight_map = found.get("weight_map") if isinstance(found, dict) else None
+    weight_map = listed.get("weight_map") if isinstance(listed, dict) else None
     if (
         not isinstance(weight_map, dict)
         or not weight_map

@@ -22,7 +22,7 @@ from decoding.engine.scheduler import Scheduler
 from decoding.models.compute import compute_mode
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.sampling.commit_order import guided_orders
+from decoding.sampling.commit_order import guidance_first_orders
 from gate_models.offline.benchmarks.splits import split_of
 from gate_models.offline.benchmarks.tasks import TaskPrompt, expand, load_task
 from gate_models.offline.evaluation.jobs import EvaluationJobs
@@ -196,7 +196,7 @@ def _identity(
     kept = {name: value for name, value in asdict(settings).items() if name not in no_part}
     if not settings.without:  # the rule, and what every result before the option had
         del kept["without"]
-    if named.policy.order in guided_orders() or named.policy.preset == "auto":
+    if named.policy.order in guidance_first_orders() or named.policy.preset == "auto":
         kept["text_margins"] = model.spec.text_margins
     shown = [asdict(prompt) for prompt in prompts]
     return identity(

@@ -24,7 +24,7 @@ from torch import Tensor
 from gate_models.offline.toy.model import Canvas, ToyTables
 
 Phase = Literal["guided", "base"]
-GUIDED_ORDERS: Final = frozenset({"guidance_boost", "boost_confidence", "base_probability"})
+GUIDED_ORDERS: Final = frozenset({"guidance_boost", "boost_confidence", "conditional"})
 CONFIDENCE_ORDERS: Final = frozenset({"probability", "margin", "neg_entropy", "random", "position"})
 SMALLEST_GAP: Final = 1e-9
 
@@ -37,8 +37,7 @@ class TieError(ValueError):
 class Rules:
     """How the toy is decoded; names and meanings are the decoder's.
 
-    Two orders are for the theory alone: `position` (left to right, the fixed order, a confidence kind) and
-    `base_probability` (guided steps ordered by the conditional probability of the token that guidance sampled).
+    One order is for the theory alone: `position` (left to right, the fixed order, a confidence kind).
     """
 
     steps: int
@@ -47,6 +46,7 @@ class Rules:
     confidence: str = "probability"
     temperature: float = 1.0
     top_p: float = 1.0
+    plausibility: float | None = None
     guided_width: int = 1
     tail_width: int = 1
     tail_threshold: float | None = None
@@ -98,6 +98,10 @@ def distributions(tables: ToyTables, rules: Rules, scale: Tensor | None) -> Dist
     if rules.suppress_end and tables.end_is_token:
         conditional, logits = conditional.clone(), logits.clone()
         conditional[..., tables.end_id] = logits[..., tables.end_id] = -math.inf
+    if scale is not None and rules.plausibility is not None:
+        alone = conditional.softmax(-1)
+        implausible = alone < rules.plausibility * alone.amax(-1, keepdim=True)
+        logits = logits.masked_fill(implausible, -math.inf)
     plain = logits.softmax(-1)
     if rules.temperature == 0.0:
         drawn = torch.nn.functional.one_hot(logits.argmax(-1), tables.canvas.alphabet).to(plain.dtype)
@@ -168,7 +172,7 @@ class StepLaw:
             return by_state[self.state]
         return {
             "probability": probability,
-            "base_probability": conditional,
+            "conditional": conditional,
             "guidance_boost": probability - conditional,
             "boost_confidence": (probability - conditional) * probability,
         }[name]

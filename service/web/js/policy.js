@@ -4,10 +4,10 @@ import { field, plain } from "./fields.js";
 import { h, uniqueId, words } from "./dom.js";
 
 const FIRST = ["guidance_scale", "order", "tail_width", "tail_threshold"];
-const UNGUIDED = ["guidance_scale", "guided_width", "on_fallback", "boost_threshold"]; // nothing to guide
+const UNGUIDED = ["guidance_scale", "guided_width", "plausibility", "on_fallback", "boost_threshold"]; // nothing to guide
 const ALONE = { auto: ["guidance_scale", "budget_rows"] }; // presets that decide the rest themselves
 const UNHANDED = ["on_fallback"]; // guidance that no gate ends
-const UNBOOSTED = ["confidence", "random"]; // orders that do not ask what guidance raises
+const UNBOOSTED = ["confidence", "random", "conditional"]; // orders that do not ask what guidance raises
 const PRESET_NAMES = { base: "Base", full_cfg: "Full CFG" };
 const NAMES = { guidance_scale: "Guidance w", tail_width: "Tail width K", order: "Commit order", on_fallback: "Without a gate" };
 

@@ -47,7 +47,7 @@ def test_collie_words_follow_its_rules():
 def test_matcher_agrees_with_the_regular_expression(phrases, text):
     plain = normalise(text)
     expected = {normalise(p) for p in phrases if re.search(rf"\b{re.escape(normalise(p))}\b", plain)}
-    assert PhraseMatcher(phrases).found(text) == expected
+    assert PhraseMatcher(phrases).matches(text) == expected
 
 
 @settings(deadline=None)

@@ -65,7 +65,7 @@ def test_the_tail_moves_and_keeps_what_counts(model: MiniModel) -> None:
     saved = shift_tail(text_pass(model, kept, "a b c d e"), 1, 1, mask, end)
     assert saved is not None
     assert {ids[3], ids[4]} <= set(saved.canvas)
-    assert np.isnan(saved.found.confidence[list(saved.positions)]).all()
+    assert np.isnan(saved.decoded.confidence[list(saved.positions)]).all()
     again = shift_tail(text_pass(model, kept, "a b c d e"), 1, 2, mask, end)
     assert again is not None
     assert again.canvas != saved.canvas

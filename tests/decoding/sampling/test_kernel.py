@@ -29,6 +29,7 @@ def step(conditional: Tensor, unconditional: Tensor | None, w: float = 2.0, **ch
         "temperature": ones,
         "top_p": ones,
         "blocked": torch.zeros(rows, dtype=torch.bool),
+        "plausibility": torch.zeros(rows, dtype=torch.float64),
     }
     suppressed, blocked_ids = changes.pop("suppressed", torch.tensor([MASK])), changes.pop("blocked_ids", None)
     settings = PositionSettings(**(arguments | changes))  # type: ignore[arg-type]
@@ -199,3 +200,57 @@ def test_orders_rank_by_their_statistic_with_ties_by_position() -> None:
 def test_commit_count(quota: int, threshold: float | None, expected: int) -> None:
     confidence = torch.tensor([0.9, 0.8, 0.6, 0.3, 0.05])
     assert commit_count(quota, 5, confidence, threshold) == expected
+
+
+def test_plausibility_keeps_what_the_model_alone_finds_likely_enough() -> None:
+    c, u, share = logits(0), logits(1), torch.tensor([0.0, 0.05, 0.2, 0.5, 1.0, 0.3], dtype=torch.float64)
+    free, limited = step(c, u), step(c, u, plausibility=share)
+    alone = c.clone()
+    alone[:, MASK] = -np.inf
+    alone = alone.softmax(-1)
+    guided = c + 2.0 * (c - u)
+    guided[alone < share[:, None] * alone.amax(-1, keepdim=True)] = -np.inf
+    guided[:, MASK] = -np.inf
+    p, rows = guided.softmax(-1), torch.arange(M)
+    assert torch.allclose(limited.probability, p[rows, limited.token])
+    assert torch.allclose(limited.conditional, alone[rows, limited.token])
+    assert torch.allclose(limited.boost, limited.probability - limited.conditional)
+    assert torch.allclose(limited.total_variation, 0.5 * (p - alone).abs().sum(-1))
+    assert torch.allclose(limited.kl, torch.where(p > 0, p * (p / alone).log(), 0.0).sum(-1))
+    assert bool((limited.conditional >= share * alone.amax(-1) - 1e-12).all())
+    assert torch.equal(limited.token[0], free.token[0])  # share 0: as without
+    assert torch.equal(limited.probability[0], free.probability[0])
+    assert int(limited.token[4]) == int(alone[4].argmax())  # share 1: the model's own best token
+
+
+def test_plausibility_leaves_base_positions_alone() -> None:
+    c = logits(0)
+    plain, limited = step(c, None), step(c, None, plausibility=torch.full((M,), 0.9, dtype=torch.float64))
+    assert torch.equal(plain.token, limited.token)
+    assert torch.equal(plain.conditional, plain.probability)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.3, 1.0, 1.7])
+def test_no_implausible_token_is_drawn(temperature: float) -> None:
+    rows = 4000
+    c, u = logits(2, 1).expand(rows, V).clone(), logits(3, 1).expand(rows, V).clone()
+    uniforms = (torch.arange(rows, dtype=torch.float64) + 0.5) / rows
+    settings = {"temperature": torch.full((rows,), temperature, dtype=torch.float64), "uniforms": uniforms}
+    free = step(c, u, w=4.0, **settings)
+    limited = step(c, u, w=4.0, plausibility=torch.full((rows,), 0.25, dtype=torch.float64), **settings)
+    assert float(limited.conditional.min()) >= 0.25 * float(c[0, 1:].softmax(-1).max()) - 1e-12
+    if temperature > 0.5:
+        assert float(free.conditional.min()) < 0.25 * float(c[0, 1:].softmax(-1).max())
+
+
+def test_nan_logits_stay_visible_under_a_plausibility() -> None:
+    c, u = logits(0), logits(1)
+    c[2] = np.nan
+    found = step(c, u, plausibility=torch.full((M,), 0.1, dtype=torch.float64))
+    assert found.entropy.isfinite().tolist() == [True, True, False, True, True, True]
+
+
+def test_conditional_order_ranks_by_the_models_own_probability() -> None:
+    found = step(logits(0), logits(1))
+    assert torch.equal(ORDERS["conditional"].score(found, torch.zeros(M)), found.conditional)
+    assert not torch.equal(found.conditional, found.probability)

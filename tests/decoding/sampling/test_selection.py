@@ -21,7 +21,7 @@ def candidates(tokens: list[int], boost: list[float]) -> Candidates:
     values = torch.tensor(boost)
     zeros = torch.zeros_like(values)
     ids = torch.tensor(tokens)
-    return Candidates(ids, values.abs(), zeros, zeros, ids, values, zeros, zeros)
+    return Candidates(ids, values.abs(), zeros, zeros, ids, zeros, values, zeros, zeros)
 
 
 @given(st.data())

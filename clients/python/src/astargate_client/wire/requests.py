@@ -230,8 +230,11 @@ class PolicySettings(TypedDict, total=False):
     on_fallback: Literal["full_cfg", "base", "reject"] | None
     """What a request gets that no gate serves: full guidance, none, or a 422."""
 
-    order: Literal["confidence", "random", "guidance_boost", "boost_confidence"] | None
+    order: Literal["confidence", "random", "conditional", "guidance_boost", "boost_confidence"] | None
     """Commit order while guided; afterwards confidence order, but for 'random', which stays."""
+
+    plausibility: float | None
+    """A guided step takes only tokens whose conditional probability is at least this share of the best one's; None: any token."""
 
     repair: RepairOptions | None
     """What is done with a finished text that fails its constraint; None: nothing."""

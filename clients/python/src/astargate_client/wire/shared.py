@@ -59,6 +59,7 @@ class ResolvedPolicy(Reply):
     guidance_scale: float
     guided_width: int
     order: str
+    plausibility: float | None
     boost_threshold: float | None
     gate: GateSettings
     tail_width: int
