@@ -5,7 +5,6 @@ Blocks with and without the job take turns over the rounds, so that a machine wh
 
 from __future__ import annotations
 
-import json
 import platform
 import socket
 import statistics
@@ -25,6 +24,7 @@ import httpx
 from gate_models.offline.bench.settings import BenchSettings
 from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task
 from gate_models.offline.runs import markdown
+from gate_models.offline.runs.result_file import write_json
 
 START_SECONDS: Final = 300.0
 ROLLOUTS: Final = 4096
@@ -156,8 +156,7 @@ def run(settings: BenchSettings, out: Path | None = None) -> dict[str, Any]:
     }
     print(table(result))
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
+        write_json(out, result)
     return result
 
 

@@ -7,13 +7,11 @@ same run, in the dtype of the settings: 8-bit products count as the float32 ones
 
 from __future__ import annotations
 
-import json
 import math
-import platform
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +36,8 @@ from gate_models.offline.bench.sequential_baseline import decode_sequentially
 from gate_models.offline.bench.settings import BenchSettings
 from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task
 from gate_models.offline.runs import markdown
+from gate_models.offline.runs.result_file import write_json
+from gate_models.offline.runs.versions import header
 from gate_models.policies.names import NamedPolicy, parse_policy
 
 POLICIES = ("full_cfg", "base", "handoff:0.3:k8")
@@ -159,8 +159,7 @@ def run(settings: BenchSettings, out: Path | None = None) -> dict[str, Any]:
         result = _measure(settings, load_model(settings.model, device=settings.device, dtype=settings.dtype), prompts)
     print(table(result))
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
+        write_json(out, result)
     return result
 
 
@@ -216,10 +215,8 @@ def _result(
             cell["requests_that_differ"] = sum(a != b for a, b in zip(alone, repeats[0].tokens, strict=True))
         cells.append(cell)
     return {
-        "settings": asdict(settings),
-        "model_hash": model.spec.hash,
-        "precision": model.spec.precision,
-        "machine": platform.machine(),
+        "seed": settings.seed,
+        **header(model.spec, settings),
         "torch": torch.__version__,
         "handoff_step": step_at(0.3, settings.gen_length),
         "peak_gflops": peak / 1e9,

@@ -27,16 +27,10 @@ from tqdm import tqdm
 from gate_models.offline.census.plan import Done, WorkItem, plan, run_name, shards_of
 from gate_models.offline.census.records import CensusError
 from gate_models.offline.census.settings import IDENTITY, CensusSettings
-from gate_models.offline.census.store import (
-    MANIFEST,
-    is_compact,
-    read_manifest,
-    remove_partials,
-    shard_folders,
-    write_json,
-)
+from gate_models.offline.census.store import MANIFEST, is_compact, read_manifest, remove_partials, shard_folders
 from gate_models.offline.census.worker import CensusWorker, ShardDone
 from gate_models.offline.runs.process_pool import Processes, StoppedError
+from gate_models.offline.runs.result_file import write_json
 from gate_models.offline.runs.versions import software
 
 logger = logging.getLogger(__name__)

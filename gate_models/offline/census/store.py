@@ -5,7 +5,7 @@ so that it is there whole or not at all. Compact folder: `manifest.json`, `runs.
 
 `runs`, one row a recorded run (statistics and argmax fill of every step):
   task, prompt, family, split, constraint (JSON), prompt_tokens, gen_length, steps,
-  weight, repeat, run ("w2#0": weight and repeat), success, score, rows, tokens [L], trace (see `trace_codec`).
+  weight, repeat, run ("w2#0": weight and repeat), success, score, rows, tokens [L], trace (see `runs.trace_codec`).
 `cells`, one row a batch of rollouts of one arm from one state:
   task, prompt, gen_length, steps, weight, run (that the state is of; "" for fresh runs),
   kind ("freeze": continue the run's state; "fresh": from the empty canvas, a weight sweep's cell; "switch": fresh runs
@@ -22,7 +22,7 @@ import json
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +40,7 @@ from gate_models.offline.census.records import (
     RunRecord,
     cell_key,
 )
+from gate_models.offline.runs.result_file import write_json
 from gate_models.offline.runs.trace_codec import encode_trace
 
 __all__ = ["Census", "CensusError", "load_census"]
@@ -98,13 +99,6 @@ PromptKey = tuple[str, str]
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Replace a JSON file at once."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    os.replace(partial, path)
 
 
 def cell_rows(run: RunRecord, cells: Iterable[CellRecord]) -> list[dict[str, Any]]:

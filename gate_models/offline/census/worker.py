@@ -64,7 +64,7 @@ class CensusWorker:
 def decode_items(
     model: DenoisingModel, settings: CensusSettings, items: Sequence[WorkItem], report: Report
 ) -> tuple[list[RunRecord], list[dict[str, Any]], int]:
-    """Runs, rows of `census_store.CELLS`, and forward evaluations of the work of some prompts."""
+    """Runs, rows of `census.store.CELLS`, and forward evaluations of the work of some prompts."""
     runner = Runner(model, invariant=settings.invariant, tile=settings.max_rows)
     engine = Engine(model, runner=runner, scheduler=Scheduler(max_rows=settings.max_rows, max_queued_rows=2**62))
     with compute_mode(settings.threads):

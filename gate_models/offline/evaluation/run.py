@@ -5,7 +5,6 @@ Runs in one thread of control (the engine is stepped here), so that a seed gives
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -29,14 +28,14 @@ from gate_models.offline.evaluation.jobs import EvaluationJobs
 from gate_models.offline.evaluation.measured_horizons import check_recorded
 from gate_models.offline.evaluation.settings import ABLATIONS, EvaluateSettings
 from gate_models.offline.runs.result_file import ResultFile, identity, summarise, table
-from gate_models.offline.runs.versions import software
+from gate_models.offline.runs.versions import header, software
 from gate_models.offline.scorers.fluency import fluency, load_judge
 from gate_models.policies.names import NamedPolicy, at_weight, parse_policy
 
 SPLIT_SEED: Final = 0
 """Seed of the prompt sets: that of the census behind the shipped gates, whatever seed the texts have."""
 
-__all__ = ["EvaluateSettings", "Sample", "decode", "named_policies", "run", "summarise", "table", "versions"]
+__all__ = ["EvaluateSettings", "Sample", "decode", "named_policies", "run", "summarise", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,18 +109,6 @@ def named_policies(settings: EvaluateSettings) -> list[NamedPolicy]:
     return list({policy.name: policy for policy in named}.values())
 
 
-def versions(model: DenoisingModel, settings: EvaluateSettings) -> dict[str, Any]:
-    """What a result must name to be made again."""
-    return {
-        "model": model.spec.name,
-        "model_hash": model.spec.hash,
-        "precision": model.spec.precision,
-        "versions": {**software(), "python": platform.python_version()},
-        "machine": platform.processor() or platform.machine(),
-        "settings": asdict(settings),
-    }
-
-
 def run(settings: EvaluateSettings, out: Path | None = None) -> dict[str, Any]:
     """Evaluate every policy on every task; print tables; return the result.
 
@@ -162,7 +149,7 @@ def _run(
         task: {named.name: _identity(model, named, prompts, settings) for named in policies}
         for task, prompts in loaded.items()
     }
-    results = ResultFile(out, {"seed": settings.seed, **versions(model, settings)}, asked)
+    results = ResultFile(out, {"seed": settings.seed, **header(model.spec, settings)}, asked)
     tables: dict[str, dict[str, dict[str, Any]]] = {}
     number, cells = 0, len(loaded) * len(policies)
     for task, prompts in loaded.items():

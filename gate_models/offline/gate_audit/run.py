@@ -8,7 +8,6 @@ folder: `sweep-<family>.jsonl` (resumable), `audit-<family>.md` and `.png`, `aud
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -36,6 +35,7 @@ from gate_models.offline.gate_audit.settings import AuditSettings
 from gate_models.offline.gate_audit.sources import all_arms
 from gate_models.offline.gate_audit.sweep import SweepSettings, SweptRun, sweep
 from gate_models.offline.gate_training.dataset import FamilyData, Rows, families_of, family_data, rows_of
+from gate_models.offline.runs.result_file import write_json
 from gate_models.offline.runs.versions import software
 from gate_models.offline.scorers.fluency import Fluency, load_judge
 
@@ -73,7 +73,7 @@ def audit(settings: AuditSettings, gates: Path, out: Path, census_folder: Path |
     if len(audited) > 1:
         pooled = _pooled(audited)
         content[POOLED] = _write(pooled, None, {}, fluency, settings, out)
-    (out / "audit.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    write_json(out / "audit.json", content)
     return content
 
 

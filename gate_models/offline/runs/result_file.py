@@ -27,6 +27,14 @@ def identity(**parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Replace a JSON file as a whole, so that a reader never sees half of it; folders above it are made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
 class ResultFile:
     """Cells by task and policy. Without a path nothing is read or written."""
 
@@ -55,13 +63,9 @@ class ResultFile:
         self.write()
 
     def write(self) -> None:
-        """Replace the file as a whole, so that a reader never sees half of it."""
-        if self.path is None:
-            return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.path.with_name(f"{self.path.name}.{os.getpid()}.partial")
-        partial.write_text(json.dumps(self.content, indent=1) + "\n", encoding="utf-8")
-        partial.replace(self.path)
+        """Write the cells; without a path nothing."""
+        if self.path is not None:
+            write_json(self.path, self.content)
 
 
 def _kept(

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from decoding.mini.corpus import clean, load_corpora
+from gate_models.offline.runs.result_file import write_json
 from gate_models.offline.scorers import ngram
 from gate_models.offline.scorers.ngram import NgramModel, Score
 
@@ -125,5 +126,5 @@ def train(data: Path, out: Path) -> dict[str, Any]:
         "texts": {source: len(group) for source, group in sources.items()},
         "measured": measured,
     }
-    (out / "card.json").write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+    write_json(out / "card.json", card)
     return card
