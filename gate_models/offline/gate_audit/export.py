@@ -10,7 +10,7 @@ from gate_models.gates.audit_report import POOLED, AuditPoint, AuditReport, Gap
 
 
 def export(content: Mapping[str, Any], gates: Path) -> list[Path]:
-    """Write the reports of an audit (`gate_audit.run.audit`): each family's into its gate's folder in `gates`, the pooled
+    """Write the reports of an audit (`gate_audit.run`): each family's into its gate's folder in `gates`, the pooled
     one into `gates` itself. Return the folders.
     """
     parts = dict(content["families"])
