@@ -29,7 +29,9 @@ def run(model: MiniModel, *jobs: Job) -> list[DecodingResult]:
 
 def test_texts_do_not_depend_on_what_shares_the_batch(model: MiniModel) -> None:
     jobs = [request(model, rule, seed=seed) for rule in TAIL_RULES for seed in range(2)]
-    jobs += [job(model, preset="base", length=LENGTH, policy={"tail_width": 4, "tail_rule": rule}) for rule in TAIL_RULES]
+    jobs += [
+        job(model, preset="base", length=LENGTH, policy={"tail_width": 4, "tail_rule": rule}) for rule in TAIL_RULES
+    ]
     for one, outcome in zip(jobs, run(model, *jobs), strict=True):
         assert run(model, one)[0].tokens == outcome.tokens
 
