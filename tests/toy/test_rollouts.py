@@ -129,4 +129,4 @@ def test_run_all_waits_for_the_engines_thread() -> None:
     by_hand = engine_of(TABLES)
     expected = [outcome.tokens for outcome in finish(by_hand, by_hand.submit_all(jobs))]
     with engine_of(TABLES) as engine:
-        assert [handle.result(0).tokens for handle in run_all(engine, jobs, timeout=60)] == expected
+        assert [handle.result(0).tokens for handle in run_all(engine, jobs, timeout=600)] == expected

@@ -14,13 +14,13 @@ from tests.decoding.tiny import job
 
 def test_rollouts_are_independent_priced_apart_and_leave_the_prefix_alone(engine: Engine, model: MiniModel) -> None:
     source = engine.submit(job(model, length=12))
-    trace = source.result(30).trace
+    trace = source.result(600).trace
     step = step_at(0.3, 12)
     prefix = trace.prefix(step, model.spec.mask_id)
     anchor = Anchor(tuple(prefix.tolist()), step)
     base = continuations(source.job, anchor, guided=False, count=8, arm="base@0.30")
     guided = continuations(source.job, anchor, guided=True, count=8, arm="guided@0.30")
-    outcomes = [handle.result() for handle in run_all(engine, [*base, *guided], timeout=60)]
+    outcomes = [handle.result() for handle in run_all(engine, [*base, *guided], timeout=600)]
     assert len({outcome.tokens for outcome in outcomes}) > 8
     kept = prefix != model.spec.mask_id
     for index, outcome in enumerate(outcomes):

@@ -44,7 +44,7 @@ def reusing(made: Job, mode: ReuseMode, refresh: int = 8) -> Job:
 
 def run(model: MiniModel, *jobs: Job) -> list[DecodingResult]:
     with Engine(model) as engine:
-        return [handle.result(60) for handle in engine.submit_all(jobs)]
+        return [handle.result(600) for handle in engine.submit_all(jobs)]
 
 
 @pytest.mark.parametrize("mode", MODES)
