@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,7 +27,9 @@ FAMILIES: Final[tuple[str, ...]] = (
     *("ifeval-kw-freq", "ifeval-letter-freq", "ifeval-capital-freq", "ifeval-no-comma"),
     *("collie-c07", "collie-c06a", "cognac-avoidance"),
 )
-"""Every family that a gate may be calibrated for."""
+"""The families of the benchmarks. A request may name one of its own besides."""
+FAMILY_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""What a family may be called."""
 
 
 @dataclass(frozen=True, slots=True)
