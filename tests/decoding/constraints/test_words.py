@@ -8,14 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoding.constraints.text import (
-    PhraseMatcher,
-    collie_words,
-    least_words_of,
-    normalise,
-    standing_inside,
-    treebank_tokens,
-)
+from decoding.constraints.phrases import MatcherCache, PhraseMatcher, standing_inside
+from decoding.constraints.text import collie_words, least_words_of, normalise, treebank_tokens
 
 
 @pytest.mark.parametrize(
