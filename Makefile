@@ -4,18 +4,22 @@ HOST ?= 127.0.0.1
 PORT ?= 8000
 MODEL ?= mini
 PYTEST_ARGS ?=
+WORKERS ?= auto
 BENCH_ARGS ?=
 EXTRAS ?= test,dev
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
 STAMP := $(VENV)/.installed
+# A module's tests stay on one worker: what they share is made once.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadscope --no-loadscope-reorder
+FAST := tests/decoding tests/test_repository.py tests/test_structure.py $(addprefix tests/gate_models/,features forest statistics)
 PACKAGES := decoding gate_models service
 SDK := $(wildcard clients/python/pyproject.toml)
 SDK_SOURCE := $(if $(SDK),clients/python/src/astargate_client clients/python/generate_types.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test lint wire format bench clean
+.PHONY: help install serve test check fast lint wire format bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -25,8 +29,14 @@ install: $(STAMP) ## Create .venv and install everything (a second run does noth
 serve: $(STAMP) ## Start the service (HOST, PORT, MODEL)
 	$(BIN)/astargate serve --host $(HOST) --port $(PORT) --model $(MODEL)
 
-test: $(STAMP) ## Run the test suite (PYTEST_ARGS="-m 'not slow'" and the like)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: $(STAMP) ## Run the test suite on every core (WORKERS=0: in one process; PYTEST_ARGS="-m 'not slow'" and the like)
+	$(PYTEST) $(PYTEST_ARGS)
+
+check: $(STAMP) ## Lint and fast at once: what to run before each commit
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint fast
+
+fast: $(STAMP) ## Run the tests of code that needs no server
+	$(PYTEST) --quiet -m 'not slow and not bench' $(FAST)
 
 lint: $(STAMP) ## Check format, lint rules, types and import rules
 	$(BIN)/ruff format --check .

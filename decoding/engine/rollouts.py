@@ -10,30 +10,25 @@ from decoding.engine.handle import Handle
 from decoding.gates.builtin import NeverGate
 from decoding.policy.gate import GateSettings
 from decoding.records.ledger import Purpose
-from decoding.request.job import Job
-from decoding.sampling.block_schedule import Place
+from decoding.request.job import Anchor, Job
 
 HANDED_OFF = GateSettings("fraction", fraction=0.0)
 
 
 def continuations(
     job: Job,
-    canvas: Sequence[int],
-    step: int,
+    anchor: Anchor,
     *,
     guided: bool,
     count: int,
     arm: str,
     tail_width: int | None = None,
-    place: Place | None = None,
     purpose: Purpose = "rollout",
 ) -> list[Job]:
-    """`count` jobs that continue `canvas` [L] from before step `step` of `job`'s run, under guidance to the end or
-    under base.
+    """`count` jobs that continue `job`'s run from `anchor`, under guidance to the end or under base.
 
     Each has its own noise: the seed is `job`'s, (purpose, arm, rollout) are the cell's. `tail_width` overrides the
-    policy's for base continuations. `place` is where the recorded run's schedule stood (`Trace.place`); without it the
-    step alone tells. They run at background priority.
+    policy's for base continuations. They run at background priority.
     """
     policy = replace(job.policy, repair=None, budget_rows=None)  # a continuation is one run, whatever its text
     if not guided:
@@ -49,9 +44,9 @@ def continuations(
             policy=policy,
             gate=NeverGate(),
             attempts=(),
-            start=tuple(canvas),
-            start_step=step,
-            start_place=place,
+            start=anchor.canvas,
+            start_step=anchor.step,
+            start_place=anchor.place,
             handed_off=not guided,
             noise=replace(job.noise, purpose=purpose, arm=arm, rollout=index, round=0),
             purpose=purpose,

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from decoding.models.protocol import TextCodec
 from decoding.records.trace import Trace
-from decoding.repair.rounds import Anchor, reopened_job
+from decoding.repair.rounds import reopened_job
 from decoding.repair.selectors import TOLERANCE, Key, RepairContext, constraint_aware, scores_without
-from decoding.request.job import Job
+from decoding.request.job import Anchor, Job
 
 
 def missing_text(context: RepairContext) -> tuple[str, ...]:

@@ -21,10 +21,10 @@ from decoding.records.trace import Resumption, Trace
 from decoding.repair.keyword_argmax import open_positions, probe, probe_job
 from decoding.repair.length_repair import shift_tail
 from decoding.repair.passes import DecodedText, finished
-from decoding.repair.rounds import Anchor, anchor_of, reopened_job, rollout_jobs
+from decoding.repair.rounds import anchor_of, reopened_job, rollout_jobs
 from decoding.repair.selectors import RANKINGS, Key, RepairContext, by_rollouts, candidates_of, first
 from decoding.request.canvas import CanvasState
-from decoding.request.job import Job
+from decoding.request.job import Anchor, Job
 from decoding.request.row_estimates import round_rows
 
 

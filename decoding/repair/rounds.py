@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,18 +12,9 @@ from decoding.policy.decoding_policy import DecodingPolicy, Preset
 from decoding.policy.gate import GateSettings
 from decoding.policy.repair import END, TRUNCATED_STEPS, Repair
 from decoding.repair.passes import DecodedText
-from decoding.request.job import Job
+from decoding.request.job import Anchor, Job
 from decoding.sampling.block_schedule import Place, check_blocks, step_at
 from decoding.sampling.commit_order import base_order
-
-
-@dataclass(frozen=True, slots=True)
-class Anchor:
-    """The state of a pass from which a round goes on."""
-
-    canvas: tuple[int, ...]
-    step: int
-    place: Place | None
 
 
 def guided_policy(policy: DecodingPolicy) -> DecodingPolicy:

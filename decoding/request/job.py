@@ -51,6 +51,18 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class Anchor:
+    """A state of a run, from which it goes on another way."""
+
+    canvas: tuple[int, ...]
+    """Token ids [L], MASK where undecided."""
+    step: int
+    """The step that comes next."""
+    place: Place | None = None
+    """Where the schedule stood (`Trace.place`); None: the step alone tells."""
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One way to decode a canvas from the start, with its own repair."""
 

@@ -24,7 +24,7 @@ from decoding.engine.engine import Engine
 from decoding.engine.handle import DecodingResult
 from decoding.engine.rollouts import continuations, run_all
 from decoding.models.protocol import DenoisingModel
-from decoding.request.job import Job
+from decoding.request.job import Anchor, Job
 from decoding.sampling.block_schedule import Place
 from gate_models.committor.choices import Coupling
 from gate_models.statistics.intervals import Estimate, mean_interval, newcombe, paired_newcombe, proportion, welch
@@ -152,13 +152,11 @@ def cell_jobs(
     width = None if arm.guided else arm.tail_width
     jobs = continuations(
         replace(state.job, record="commits"),
-        state.canvas,
-        state.step,
+        Anchor(tuple(state.canvas), state.step, state.place),
         guided=arm.guided,
         count=first + count,
         arm=name,
         tail_width=width,
-        place=state.place,
     )[first:]
     if fill_after is not None and state.step + fill_after < state.job.steps:
         jobs = [replace(job, fill_step=state.step + fill_after) for job in jobs]

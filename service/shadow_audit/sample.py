@@ -19,7 +19,7 @@ from decoding.policy.decoding_policy import DecodingPolicy
 from decoding.policy.gate import GateSettings
 from decoding.records.trace import Trace
 from decoding.request.canvas import CanvasState
-from decoding.request.job import Job, Sampling, regime_of
+from decoding.request.job import Anchor, Job, Sampling, regime_of
 from decoding.sampling.noise import NoiseKey
 from gate_models.features import vector as features
 from gate_models.features.argmax_fill import Reader
@@ -192,15 +192,12 @@ def shadow_jobs(audit: AuditRecord) -> dict[Served, Job]:
     recipe = audit.recipe
     if recipe is None:
         raise ValueError(f"audit {audit.id} has been forgotten and cannot be run")
-    job = job_of(recipe)
+    job, anchor = job_of(recipe), Anchor(tuple(recipe["canvas"]), audit.step, tuple(recipe["place"]))
     known: dict[Served, bool | None] = {"handoff": audit.handoff_ok, "full": audit.full_ok}
     jobs: dict[Served, Job] = {}
     for side, verdict in known.items():
         if verdict is None:
             arm = f"{audit.request_id}/{audit.sample}|{side}"
-            (continuation,) = continuations(
-                job, recipe["canvas"], audit.step, guided=side == "full", count=1, arm=arm,
-                place=tuple(recipe["place"]), purpose="audit",
-            )  # fmt: skip
+            (continuation,) = continuations(job, anchor, guided=side == "full", count=1, arm=arm, purpose="audit")
             jobs[side] = replace(continuation, noise=job.noise) if side == audit.served else continuation
     return jobs

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Playwright
 
-TIMEOUT_MS = 120_000
+TIMEOUT_MS = 600_000
 """Generous: other work may hold the machine."""
 
 

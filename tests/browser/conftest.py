@@ -5,14 +5,13 @@ from importlib.util import find_spec
 import pytest
 
 from tests.browser import chromium
-from tests.service.conftest import spawn  # noqa: F401  (a fixture)
 from tests.service.postgres import unavailable
 from tests.service.process import ServerProcess
 
 
 @pytest.fixture(scope="package")
 def server(tmp_path_factory):
-    """One server for every browser test."""
+    """One server for every browser test. Unlike the common one it reuses keys and values where it is asked to."""
     process = ServerProcess(tmp_path_factory.mktemp("server") / "log")
     try:
         yield process.wait_for(200)

@@ -21,7 +21,7 @@ def test_a_switch_curve_is_measured_and_drawn(browser, server):
     with opened(browser, server.url, "committor") as (page, watch):
         _small(page)
         page.get_by_role("button", name="Measure").click()
-        page.locator(".finding").wait_for(timeout=2 * TIMEOUT_MS)
+        page.locator(".finding").wait_for(timeout=TIMEOUT_MS)
         assert "a*" in page.locator(".finding").inner_text()
         points = page.locator(".report tbody tr").count()
         assert points >= 5
@@ -37,7 +37,7 @@ def test_one_state_as_text(browser, server):
         page.locator("#committor-mode").select_option("text")
         page.locator("[name='state.text']").fill("the [MASK] is big")
         page.get_by_role("button", name="Measure").click()
-        page.locator(".finding").wait_for(timeout=2 * TIMEOUT_MS)
+        page.locator(".finding").wait_for(timeout=TIMEOUT_MS)
         assert page.locator(".report tbody tr").count() == 1
         watch.clean()
 

@@ -50,7 +50,7 @@ class Scripted:
 @contextmanager
 def scripted(*replies: Reply | None) -> Iterator[Scripted]:
     """A server that gives these answers in turn, then the last one again."""
-    waiting = list(replies)
+    waiting, ended = list(replies), threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -65,7 +65,8 @@ def scripted(*replies: Reply | None) -> Iterator[Scripted]:
             if reply is HANG_UP:
                 self.close_connection = True
                 return
-            time.sleep(reply.silent_seconds)
+            if ended.wait(reply.silent_seconds):
+                return
             self.send_response(reply.status)
             headers = {"content-type": "application/json", **reply.headers}
             headers["content-length"] = str(len(reply.content) + (100 if reply.hang_up else 0))
@@ -88,6 +89,7 @@ def scripted(*replies: Reply | None) -> Iterator[Scripted]:
     try:
         yield seen
     finally:
+        ended.set()
         server.shutdown()
         server.server_close()
         thread.join()

@@ -28,13 +28,13 @@ def test_a_job_is_followed_cancelled_and_listed(client):
     job = client.committor.submit(**LARGE)
     seen = []
     with pytest.raises(JobTimeoutError) as caught:
-        client.committor.wait(job, on_progress=seen.append, timeout=1.0)
+        client.committor.wait(job, on_progress=seen.append, timeout=3.0)
     assert caught.value.job.id == job.id
     assert {one.id for one in seen} == {job.id}
     assert len(seen) >= 2
     assert client.committor.cancel(job).id == job.id
     with pytest.raises(JobCancelledError):
-        client.committor.wait(job.id, timeout=60)
+        client.committor.wait(job.id, timeout=600)
     assert job.id in {one.id for one in client.committor.list(limit=5).data}
     assert len(client.committor.list(limit=1).data) == 1
     assert client.committor.list(status="cancelled").data[0].id == job.id

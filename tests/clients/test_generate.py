@@ -56,7 +56,7 @@ def test_the_async_client_gives_the_same(server, client):
                 streamed = await events.result()
             asked = (other.models(), other.constraints(), other.policies(), other.gates())
             lists = await asyncio.gather(*asked, other.gate_audit("commongen-k3"))
-            ready = await other.wait_until_ready(30)
+            ready = await other.wait_until_ready(600)
             return plain, streamed, names, health, lists, ready
 
     plain, streamed, names, health, lists, ready = asyncio.run(ask())
@@ -113,7 +113,7 @@ def test_leaving_a_stream_frees_its_rows(server, client):
 def test_a_client_waits_for_a_server_that_starts(spawn):
     starting = spawn()
     with Client(starting.url) as c:
-        assert c.wait_until_ready(180).status == "ready"
+        assert c.wait_until_ready(600).status == "ready"
         with pytest.raises(InvalidRequestError):
             c.generate("")
     starting.stop()

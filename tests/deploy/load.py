@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 
-from tests.service.process import ServerProcess, total
+from tests.service.process import ServerProcess, total, wait_until
 
 KEYWORDS = {"type": "keywords", "keywords": ["dog", "ball", "beach"]}
 FOUR = {"type": "keywords", "keywords": ["dog", "ball", "beach", "run"]}
@@ -52,7 +52,7 @@ def answer_of(reply: httpx.Response) -> dict[str, Any]:
 
 def send(server: ServerProcess, requests: list[dict[str, Any]], threads: int = 12) -> list[httpx.Response]:
     """Post all, `threads` at a time."""
-    with httpx.Client(base_url=server.url, timeout=300) as client, ThreadPoolExecutor(threads) as pool:
+    with httpx.Client(base_url=server.url, timeout=600) as client, ThreadPoolExecutor(threads) as pool:
         return list(pool.map(lambda body: client.post("/generate", json=body), requests))
 
 
@@ -98,12 +98,11 @@ def _until(
 
 def audited(server: ServerProcess) -> None:
     """Wait until every audit that the load made due has been run."""
-    for _ in range(1200):
-        found = server.metrics()
-        if total(found, "audit_pairs_total") and not found["astargate_audits_waiting"]:
-            return
-        time.sleep(0.1)
-    raise AssertionError("audits are still waiting, or none was ever due")
+
+    def done(metrics: Counter[str]) -> bool:
+        return total(metrics, "audit_pairs_total") > 0 and not metrics["astargate_audits_waiting"]
+
+    wait_until(server.metrics, done, "the last audit")
 
 
 def refused(server: ServerProcess) -> None:
@@ -111,12 +110,8 @@ def refused(server: ServerProcess) -> None:
     connections = [server.open_request({**ENDLESS, "seed": seed}) for seed in range(8)]
     try:
         server.wait_running(2)
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            probe = {**ENDLESS, "deadline_s": 0.5}  # it must end where the queue has room for it
-            if server.client.post("/generate", json=probe).status_code == 429:
-                return
-        raise AssertionError("the queue never filled")
+        probe = {**ENDLESS, "deadline_s": 0.5}  # it must end where the queue has room for it
+        wait_until(lambda: server.client.post("/generate", json=probe).status_code, lambda code: code == 429, "a 429")
     finally:
         for connection in connections:
             connection.close()

@@ -18,7 +18,7 @@ from tests.service.postgres import unavailable
 from tests.service.process import ROOT, ServerProcess, free_port
 
 FOLDER = ROOT / "deploy" / "prometheus"
-WAIT_SECONDS = 120
+WAIT_SECONDS = 600
 
 
 def program(name: str) -> str:
@@ -52,7 +52,7 @@ class PrometheusServer:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        self.client = httpx.Client(base_url=self.url, timeout=30)
+        self.client = httpx.Client(base_url=self.url, timeout=600)
 
     def get(self, path: str, **parameters: Any) -> Any:
         """The data of an API call that must succeed."""
@@ -97,7 +97,7 @@ class PrometheusServer:
     def stop(self) -> None:
         self.process.terminate()
         try:
-            self.process.wait(30)
+            self.process.wait(600)
         finally:
             if self.process.poll() is None:
                 self.process.kill()

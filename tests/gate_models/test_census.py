@@ -244,7 +244,7 @@ def test_kill_9_and_resume_gives_the_identical_result(measured: Census, checkpoi
     workers = children(process.pid)
     assert process.poll() is None, log.read_text()
     process.send_signal(signal.SIGKILL)
-    process.wait(300)
+    process.wait(600)
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))  # they end with their parent
     kept = {name: (out / "shards" / name / "cells.parquet").stat().st_mtime_ns for name in shards(out)}
     assert 1 <= len(kept) < 4
@@ -252,7 +252,7 @@ def test_kill_9_and_resume_gives_the_identical_result(measured: Census, checkpoi
     process = start(command(checkpoint, out), log)
     wait_for(lambda: len(shards(out)) > len(kept) or process.poll() is not None)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(300) in (0, 130)
+    assert process.wait(600) in (0, 130)
 
     subprocess.run(command(checkpoint, out), check=True, capture_output=True, timeout=900)
     assert {name: (out / "shards" / name / "cells.parquet").stat().st_mtime_ns for name in kept} == kept

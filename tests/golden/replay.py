@@ -192,7 +192,7 @@ def _without_prose(content: Any, *, names: bool = False) -> Any:
 def _python(module: str, *arguments: str) -> str:
     """What a module prints when it is run. Raises `RuntimeError` with its words where it fails."""
     done = subprocess.run(
-        [sys.executable, "-m", module, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=300
+        [sys.executable, "-m", module, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=900
     )
     if done.returncode:
         raise RuntimeError(f"{module} {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")

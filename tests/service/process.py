@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
+import random
 import re
 import signal
 import socket
@@ -11,55 +13,128 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
+T = TypeVar("T")
+
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 180
+PATIENCE = 600.0
+"""Seconds after which something that must come is given up: only a defect takes as long, however busy the machine."""
+PORTS = range(20_000, 32_000)
+"""Below those that the system gives to outgoing connections."""
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.service.preloaded"])
+"""Loads the server's modules once; servers begin as copies of that process. Loading them takes longer than a test."""
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on."""
+    while True:
+        port = random.SystemRandom().choice(PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+def wait_until(look: Callable[[], T], wanted: Callable[[T], object], what: str, seconds: float = PATIENCE) -> T:
+    """Look again and again until what is seen is `wanted`; that."""
+    end = time.monotonic() + seconds
+    while not wanted(seen := look()):
+        if time.monotonic() > end:
+            raise AssertionError(f"{what} never came: {seen}")
+        time.sleep(0.05)
+    return seen
+
+
+def _run(arguments: Sequence[str], environment: Mapping[str, str], log: str) -> None:
+    """`astargate` in a process that was forked."""
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+        os.dup2(output, stream.fileno())
+    os.chdir(ROOT)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["astargate", *arguments]
+    from service.cli import main
+
+    main()
+
+
+class Fork:
+    """A forked process with the part of `subprocess.Popen` that tests use."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        self._process = FORKS.Process(target=_run, args=(arguments, environment, str(log)), daemon=True)
+        self._process.start()
+        self.pid = int(self._process.pid or 0)
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int:
+        self._process.join(timeout)
+        code = self._process.exitcode
+        if code is None:
+            raise subprocess.TimeoutExpired("astargate", timeout or 0.0)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self._process.kill()
 
 
 class ServerProcess:
-    """`astargate serve` with the given options; `client` talks to it."""
+    """`astargate serve` with the given options; `client` talks to it.
 
-    def __init__(self, log: Path, *options: str) -> None:
+    `command` starts it as a user does; otherwise it is forked from a process that has loaded its modules.
+    """
+
+    def __init__(self, log: Path, *options: str, command: bool = False) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = log
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("ASTARGATE_")}
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("ASTARGATE_")}
+        environment = {**kept, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
         # A database of its own: never the one of whoever runs the tests.
         own = () if "--database" in options else ("--database", f"sqlite:///{log.resolve()}.db")
-        given = (*own, *options)
-        command = [sys.executable, "-m", "service.cli", "serve", "--port", str(self.port), "--threads", "1", *given]
-        with log.open("wb") as output:
-            self.process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env={**environment, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"},
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-        self.client = httpx.Client(base_url=self.url, timeout=120)
+        arguments = ["serve", "--port", str(self.port), "--threads", "1", *own, *options]
+        self.process: Fork | subprocess.Popen[bytes]
+        if command:
+            with log.open("wb") as output:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-m", "service.cli", *arguments],
+                    cwd=ROOT,
+                    env=environment,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                )
+        else:
+            log.touch()
+            self.process = Fork(arguments, environment, log.resolve())
+        self.client = httpx.Client(base_url=self.url, timeout=PATIENCE)
 
     def wait_for(self, status: int, path: str = "/health/ready") -> ServerProcess:
         """Wait until `path` answers with `status`."""
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
+
+        def look() -> int | None:
             assert self.process.poll() is None, self.log.read_text()
             try:
-                if self.client.get(path).status_code == status:
-                    return self
+                return self.client.get(path).status_code
             except httpx.TransportError:
-                pass
-            time.sleep(0.1)
-        raise AssertionError(f"no {status} from {path}:\n{self.log.read_text()}")
+                return None
+
+        wait_until(look, lambda seen: seen == status, f"{status} from {path}")
+        return self
 
     def generate(self, body: dict[str, Any], **options: Any) -> dict[str, Any]:
         """The answer to a request that must succeed."""
@@ -68,10 +143,10 @@ class ServerProcess:
         answer: dict[str, Any] = reply.json()
         return answer
 
-    def open_request(self, body: dict[str, Any]) -> socket.socket:
-        """Send a generate request and leave it: closing the socket is a client that goes away."""
+    def open_request(self, body: dict[str, Any], path: str = "/generate") -> socket.socket:
+        """Post a request and leave it: closing the socket is a client that goes away."""
         content = json.dumps(body).encode()
-        head = ["POST /generate HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
+        head = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
         head += [f"Content-Length: {len(content)}", "", ""]
         connection = socket.create_connection(("127.0.0.1", self.port))
         connection.sendall("\r\n".join(head).encode() + content)
@@ -84,22 +159,20 @@ class ServerProcess:
 
     def wait_running(self, count: int = 1) -> None:
         """Wait until the engine has begun with `count` requests."""
-        for _ in range(600):
-            if self.metrics()["astargate_requests_running"] >= count:
-                return
-            time.sleep(0.05)
-        raise AssertionError(f"fewer than {count} requests are running")
+        running = "astargate_requests_running"
+        wait_until(self.metrics, lambda seen: seen[running] >= count, f"a load of {count} requests")
+
+    def wait_rows(self, before: Counter[str]) -> None:
+        """Wait until the engine has run rows since `before`."""
+        rows = total(before, "forward_rows_total")
+        wait_until(lambda: total(self.metrics(), "forward_rows_total"), lambda seen: seen > rows, "a forward row")
 
     def wait_idle(self) -> Counter[str]:
         """Metrics once no request is left."""
-        for _ in range(600):
-            found = self.metrics()
-            if not found["astargate_requests_running"] and not found["astargate_requests_waiting"]:
-                return found
-            time.sleep(0.05)
-        raise AssertionError("requests are still running")
+        names = ("astargate_requests_running", "astargate_requests_waiting")
+        return wait_until(self.metrics, lambda seen: not any(seen[name] for name in names), "an idle engine")
 
-    def stop(self, signal_number: int = signal.SIGTERM, timeout: float = 60) -> int:
+    def stop(self, signal_number: int = signal.SIGTERM, timeout: float = PATIENCE) -> int:
         """Send a signal and wait; the exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal_number)

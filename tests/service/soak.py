@@ -64,7 +64,7 @@ async def attack(url: str, requests: int, workers: int, seed: int) -> Counter[st
             except (httpx.TransportError, OSError) as error:
                 counts[f"connection: {type(error).__name__}"] += 1
 
-    async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=600, limits=limits) as client:
         await asyncio.gather(*(work(number) for number in range(workers)))
     return counts
 

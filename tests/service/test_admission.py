@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from contextlib import suppress
 
 import pytest
@@ -21,6 +20,7 @@ from service.generation.prepare import prepare
 from service.http.errors import ApiError
 from service.lifecycle import Status
 from service.schemas.generate import GenerateRequest, GenerateResponse, Sample, StepEventReply
+from tests.service.process import wait_until
 
 SMALL = {"prompt": "a", "gen_length": 4, "steps": 2, "n": 2, "policy": {"preset": "base"}}
 ENDLESS = {**SMALL, "steps": 4096}
@@ -29,10 +29,7 @@ ENDLESS = {**SMALL, "steps": 4096}
 @pytest.fixture(scope="module")
 def client():
     with TestClient(build_app(Settings(threads=1))) as found:
-        deadline = time.monotonic() + 120
-        while found.get("/health/ready").status_code != 200:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: found.get("/health/ready").status_code, lambda status: status == 200, "the model")
         yield found
 
 
@@ -55,7 +52,7 @@ def submitting(service, monkeypatch, change):
 
 async def decode(service, request):
     async with service.generation(request, "/generate") as generation:
-        return await asyncio.wait_for(generation.outcomes(), 60)
+        return await asyncio.wait_for(generation.outcomes(), 600)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -85,7 +82,7 @@ def test_a_client_that_leaves_while_its_request_is_submitted_leaves_nothing(clie
 
     def slow(original, jobs):
         entered.set()
-        assert go_on.wait(60)
+        assert go_on.wait(600)
         handles.extend(original(jobs))
         return handles
 
@@ -93,7 +90,7 @@ def test_a_client_that_leaves_while_its_request_is_submitted_leaves_nothing(clie
 
     async def leave(request):
         task = asyncio.create_task(decode(service, request))
-        assert await asyncio.to_thread(entered.wait, 60)
+        assert await asyncio.to_thread(entered.wait, 600)
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
@@ -101,10 +98,7 @@ def test_a_client_that_leaves_while_its_request_is_submitted_leaves_nothing(clie
 
     client.portal.call(leave, prepared(service, ENDLESS))
     go_on.set()
-    deadline = time.monotonic() + 60
-    while not (len(handles) == 2 and all(handle.done for handle in handles)):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: [handle.done for handle in handles], lambda done: done == [True, True], "the end of both jobs")
     assert {handle.error.reason for handle in handles} == {"cancelled"}
     assert not service.active
     assert service.backend.engine.scheduler.idle
@@ -114,7 +108,7 @@ def test_news_before_anybody_watches_is_not_lost(client, service, monkeypatch):
     def finished(original, jobs):
         handles = original(jobs)
         for handle in handles:
-            handle.result(60)
+            handle.result(600)
         return handles
 
     submitting(service, monkeypatch, finished)

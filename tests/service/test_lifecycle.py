@@ -17,39 +17,41 @@ from safetensors.torch import load_file, save_file
 from decoding.models.registry import shipped_model
 from tests.service.process import ROOT, error_of
 
-LONG = {"prompt": "a", "gen_length": 32, "steps": 64, "policy": {"preset": "full_cfg"}}
+SHORT = {"prompt": "a", "gen_length": 32, "steps": 64, "policy": {"preset": "full_cfg"}}
+LONG = {**SHORT, "steps": 400}
+"""Still runs when the test has seen that it runs."""
 ENDLESS = {**LONG, "steps": 4096}
 
 
 def test_a_signal_lets_running_requests_finish(spawn):
-    process = spawn().wait_for(200)
+    process = spawn("--drain-seconds", "600", command=True).wait_for(200)
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(httpx.post, f"{process.url}/generate", json=LONG, timeout=120)
+        answer = pool.submit(httpx.post, f"{process.url}/generate", json=LONG, timeout=600)
         process.wait_running()
         process.process.send_signal(signal.SIGTERM)
         process.wait_for(503)
         assert error_of(process.client.get("/health/ready"))["code"] == "draining"
         assert process.client.get("/health/live").status_code == 200
-        refused = process.client.post("/generate", json=LONG)
+        refused = process.client.post("/generate", json=SHORT)
         assert (refused.status_code, error_of(refused)["code"]) == (503, "draining")
         assert answer.result().status_code == 200
-        assert answer.result().json()["samples"][0]["forward_evaluations"]["total"] == 128
-    assert process.process.wait(30) == 0
+        assert answer.result().json()["samples"][0]["forward_evaluations"]["total"] == 800
+    assert process.process.wait(600) == 0
 
 
 def test_full_queue_then_a_drain_that_runs_out_of_time(spawn):
     process = spawn("--drain-seconds", "0.5", "--max-queued-rows", "64").wait_for(200)
     with ThreadPoolExecutor(2) as pool:
-        plain = pool.submit(httpx.post, f"{process.url}/generate", json=ENDLESS, timeout=120)
+        plain = pool.submit(httpx.post, f"{process.url}/generate", json=ENDLESS, timeout=600)
         process.wait_running()
-        refused = process.client.post("/generate", json=LONG)
+        refused = process.client.post("/generate", json=SHORT)
         assert (refused.status_code, error_of(refused)["code"]) == (429, "queue_full")
         assert int(refused.headers["retry-after"]) >= 1
         assert process.metrics()['astargate_admission_rejections_total{reason="queue_full"}'] == 1
         process.process.send_signal(signal.SIGTERM)
         assert plain.result().status_code == 503
         assert error_of(plain.result())["code"] == "shutting_down"
-    assert process.process.wait(30) == 0
+    assert process.process.wait(600) == 0
 
 
 def test_a_drain_ends_a_stream_with_an_error_event(spawn):
@@ -61,7 +63,7 @@ def test_a_drain_ends_a_stream_with_an_error_event(spawn):
         text = "".join(chunks)
     assert "event: error" in text
     assert "shutting_down" in text
-    assert process.process.wait(30) == 0
+    assert process.process.wait(600) == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
@@ -83,25 +85,25 @@ def test_not_ready_until_the_model_is_loaded(spawn, tmp_path):
         os.replace(tmp_path / "config.json", folder / "config.json")
         pipe.write(config)
     process.wait_for(200)
-    assert process.generate({**LONG, "steps": 2})["samples"]
+    assert process.generate({**SHORT, "steps": 2})["samples"]
 
 
 def test_a_signal_while_loading_ends_the_server(spawn, tmp_path):
     os.mkfifo(tmp_path / "config.json")
-    process = spawn("--model", str(tmp_path)).wait_for(200, "/health/live")
+    process = spawn("--model", str(tmp_path), command=True).wait_for(200, "/health/live")
     assert process.stop() == 0
 
 
 def test_a_signal_while_weights_are_read_ends_the_server_too(spawn):
     """The thread that loads is then inside torch, which must not be there when the interpreter ends."""
-    process = spawn().wait_for(200, "/health/live")
+    process = spawn(command=True).wait_for(200, "/health/live")
     assert process.stop() == 0
     assert "terminate called" not in process.log.read_text()
 
 
 def test_a_model_that_cannot_be_loaded_ends_the_server(spawn, tmp_path):
-    process = spawn("--model", str(tmp_path / "nowhere"))
-    assert process.process.wait(120) == 1
+    process = spawn("--model", str(tmp_path / "nowhere"), command=True)
+    assert process.process.wait(600) == 1
     assert "config.json does not exist" in process.log.read_text()
 
 
@@ -126,7 +128,7 @@ def test_a_model_that_fails_gives_500_and_the_server_goes_on(spawn, tmp_path):
     assert (error["code"], error["type"]) == ("internal_error", "server_error")
     assert "find-me" in error["message"]
     assert "NaN" not in reply.text
-    assert process.generate(LONG)["samples"]
+    assert process.generate(SHORT)["samples"]
 
 
 def test_a_bad_setting_is_named(tmp_path):

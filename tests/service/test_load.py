@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -32,7 +31,7 @@ def request(index):
 
 def together(server, requests):
     with (
-        httpx.Client(base_url=server.url, timeout=300, limits=httpx.Limits(max_connections=64)) as client,
+        httpx.Client(base_url=server.url, timeout=600, limits=httpx.Limits(max_connections=64)) as client,
         ThreadPoolExecutor(len(requests)) as pool,
     ):
         return list(pool.map(lambda body: client.post("/generate", json=body), requests))
@@ -95,14 +94,12 @@ def test_labels_hold_no_client_strings(server):
 def test_a_disconnected_client_frees_its_rows(server):
     before = server.wait_idle()
     endless = {"prompt": "a", "gen_length": 64, "steps": 4096, "n": 4, "policy": {"preset": "full_cfg"}}
-    try:
-        httpx.post(f"{server.url}/generate", json=endless, timeout=httpx.Timeout(60, read=1.0))
-        raise AssertionError("the request should have outlived its client")
-    except httpx.ReadTimeout:
-        pass
+    connection = server.open_request(endless)
+    server.wait_rows(before)
+    connection.close()
     after = server.wait_idle() - before
     planned = 4 * 2 * 4096
-    assert 0 < after["astargate_forward_rows_abandoned_total"] < planned / 8
+    assert 0 < after["astargate_forward_rows_abandoned_total"] < planned / 2
     assert total(after, "requests_total", finish_reason="cancelled") == 1
     rows = total(server.metrics(), "forward_rows_total")
     time.sleep(1.0)
@@ -110,40 +107,33 @@ def test_a_disconnected_client_frees_its_rows(server):
     assert total(server.metrics(), "forward_rows_total") - rows <= in_flight
 
 
-LIMIT = 0.05
-"""Seconds: the 99th percentile that liveness stays under."""
-ROUNDS = 8
+ROUNDS = 50
+ANSWERS = 20
 
 
-def latencies(server, count):
-    found = []
-    with httpx.Client(base_url=server.url, timeout=60) as client:
-        for _ in range(count):
-            began = time.perf_counter()
+def steps_meanwhile(server):
+    """Engine steps that pass while liveness is asked for `ANSWERS` times, one question after another."""
+    with httpx.Client(base_url=server.url, timeout=600) as client:
+        before = total(server.metrics(), "step_rows_count")
+        for _ in range(ANSWERS):
             assert client.get("/health/live").status_code == 200
-            found.append(time.perf_counter() - began)
-            time.sleep(0.002)
-    return found
-
-
-def p99(values):
-    return statistics.quantiles(values, n=100)[98]
+        return total(server.metrics(), "step_rows_count") - before
 
 
 def test_the_event_loop_stays_free_with_32_generations_running(server):
-    """A loop that ran the model would answer once a step, in every round; a busy machine spoils some rounds only."""
-    idle = p99(latencies(server, 200))
+    """A loop that ran the model would answer once a step at most, in every round; a free one answers many times.
+
+    Steps are counted and not seconds. A machine that lets the client wait spoils some rounds, never all.
+    """
     endless = {"prompt": "a", "gen_length": 32, "steps": 900, "policy": {"preset": "full_cfg"}}
     requests = [{**endless, "seed": seed} for seed in range(32)]
     connections = [server.open_request(body) for body in requests]
     server.wait_running(32)
     rounds = []
-    while len(rounds) < ROUNDS and (not rounds or min(map(p99, rounds)) >= LIMIT):
-        rounds.append(latencies(server, 200))
+    while len(rounds) < ROUNDS and (not rounds or min(rounds) >= ANSWERS / 2):
+        rounds.append(steps_meanwhile(server))
     assert server.metrics()["astargate_requests_running"] == 32
     for connection in connections:
         connection.close()
     server.wait_idle()
-    loaded = [f"{1000 * p99(found):.1f} ms" for found in rounds]
-    print(f"/health/live p99: idle {1000 * idle:.1f} ms, loaded {', '.join(loaded)}")
-    assert min(map(p99, rounds)) < LIMIT, loaded
+    assert min(rounds) < ANSWERS / 2, rounds

@@ -22,7 +22,7 @@ def refusal(*options):
     environment = {k: v for k, v in os.environ.items() if not k.startswith("ASTARGATE_")}
     found = subprocess.run(
         [sys.executable, "-m", "service.cli", "serve", "--port", "0", *options],
-        cwd=ROOT, env={**environment, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False, timeout=120,
+        cwd=ROOT, env={**environment, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert found.returncode != 0
     assert "Traceback" not in found.stdout + found.stderr

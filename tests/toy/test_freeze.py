@@ -147,7 +147,7 @@ def test_measuring_waits_for_the_engines_own_thread(by_fate: dict[str, Case]) ->
     engine = engine_of(case.tables)
     with engine:
         outcome, sweep = measure_horizon(
-            engine, job, lambda text: Verdict(case.success(text), 0.0), 6, label="toy", timeout=120
+            engine, job, lambda text: Verdict(case.success(text), 0.0), 6, label="toy", timeout=600
         )
     assert isinstance(outcome.job.gate, NeverGate)
     assert [point.point for point in sweep.points] == list(GRID)

@@ -14,6 +14,7 @@ import pytest
 from decoding.engine.rollouts import continuations, run_all
 from decoding.policy.decoding_policy import DecodingPolicy
 from decoding.policy.gate import GateSettings
+from decoding.request.job import Anchor
 from decoding.sampling import commit_order
 from decoding.sampling.block_schedule import BlockSchedule
 from gate_models.offline.toy.exact_committor import ExactToy
@@ -43,7 +44,7 @@ def estimate(
     engine = engine_of(tables)
     start = [tables.mask_id if token is None else token for token in canvas]
     job = job_of(tables, rules, None)
-    jobs = continuations(job, start, step, guided=guided, count=COUNT, arm=f"{guided}", tail_width=width)
+    jobs = continuations(job, Anchor(tuple(start), step), guided=guided, count=COUNT, arm=f"{guided}", tail_width=width)
     outcomes = finish(engine, engine.submit_all(jobs))
     return wilson(sum(one_a(outcome.tokens) for outcome in outcomes), COUNT, CONFIDENCE)
 
@@ -97,7 +98,12 @@ def test_a_wide_continuation_keeps_the_steps_that_are_left() -> None:
     assert BlockSchedule.starting_at(1, masked, 2, None, wide=True).quota(4) == 4
     engine = engine_of(TABLES)
     jobs = continuations(
-        job_of(TABLES, Rules(2), None), [TABLES.mask_id] * 4, 1, guided=False, count=3, arm="wide", tail_width=2
+        job_of(TABLES, Rules(2), None),
+        Anchor((TABLES.mask_id,) * 4, 1),
+        guided=False,
+        count=3,
+        arm="wide",
+        tail_width=2,
     )
     handles = engine.submit_all(jobs)
     assert [outcome.ledger.total for outcome in finish(engine, handles)] == [1, 1, 1]
@@ -106,17 +112,21 @@ def test_a_wide_continuation_keeps_the_steps_that_are_left() -> None:
 def test_tail_width_overrides_base_and_adaptive_policies() -> None:
     """The override also holds for a base policy, and a width of 1 drops an adaptive threshold."""
     base = job_of(TABLES, Rules(4), 0)
-    assert continuations(base, [3] * 4, 0, guided=False, count=1, arm="", tail_width=3)[0].policy.tail_width == 3
+    assert (
+        continuations(base, Anchor((3,) * 4, 0), guided=False, count=1, arm="", tail_width=3)[0].policy.tail_width == 3
+    )
     adaptive = DecodingPolicy("handoff", gate=GateSettings("fraction", fraction=0.5), tail_width=3, tail_threshold=0.9)
-    jobs = continuations(replace(base, policy=adaptive), [3] * 4, 0, guided=False, count=1, arm="", tail_width=1)
+    jobs = continuations(
+        replace(base, policy=adaptive), Anchor((3,) * 4, 0), guided=False, count=1, arm="", tail_width=1
+    )
     assert (jobs[0].policy.tail_width, jobs[0].policy.tail_threshold) == (1, None)
 
 
 def test_run_all_waits_for_the_engines_thread() -> None:
     """The same continuations through the engine's own thread give the same texts as stepping it by hand."""
     job, start = job_of(TABLES, Rules(4), None), [TABLES.mask_id] * 4
-    jobs = continuations(job, start, 0, guided=True, count=40, arm="thread")
+    jobs = continuations(job, Anchor(tuple(start), 0), guided=True, count=40, arm="thread")
     by_hand = engine_of(TABLES)
     expected = [outcome.tokens for outcome in finish(by_hand, by_hand.submit_all(jobs))]
     with engine_of(TABLES) as engine:
-        assert [handle.result(0).tokens for handle in run_all(engine, jobs, timeout=60)] == expected
+        assert [handle.result(0).tokens for handle in run_all(engine, jobs, timeout=600)] == expected

@@ -27,7 +27,7 @@ from decoding.models.protocol import DenoisingModel
 from decoding.policy.gate import GateSettings
 from decoding.policy.presets import resolve_policy
 from decoding.records.trace import Trace
-from decoding.request.job import Job, Record, Sampling, regime_of
+from decoding.request.job import Anchor, Job, Record, Sampling, regime_of
 from decoding.sampling.block_schedule import step_at
 from decoding.sampling.noise import NoiseKey
 from gate_models.committor.choices import FREEZE_GRID
@@ -150,13 +150,11 @@ def _runs(
                 arm = f"audit|{prompt.id}|{sample}|k{width}|s{step}"
                 (job,) = continuations(
                     replace(handle.job, record="commits"),
-                    canvas,
-                    step,
+                    Anchor(tuple(canvas), step, outcome.trace.place(step)),
                     guided=False,
                     count=1,
                     arm=arm,
                     tail_width=width,
-                    place=outcome.trace.place(step),
                     purpose="audit",
                 )
                 own[width, step] = engine.submit(job)

@@ -22,7 +22,7 @@ from decoding.gates.builtin import FractionGate
 from decoding.models.protocol import DenoisingModel
 from decoding.policy.gate import GateSettings
 from decoding.policy.presets import resolve_policy
-from decoding.request.job import Job, regime_of
+from decoding.request.job import Anchor, Job, regime_of
 from decoding.sampling.block_schedule import step_at
 from decoding.sampling.noise import NoiseKey
 from gate_models.gates.constant import ConstantCut, earliest_safe
@@ -84,7 +84,14 @@ def _sweep(
                 tails += [
                     (prompt, width, cut, rollout)
                     for rollout in engine.submit_all(
-                        continuations(job, canvas, step, guided=False, count=plan.rollouts, arm=arm, tail_width=width)
+                        continuations(
+                            job,
+                            Anchor(tuple(canvas), step),
+                            guided=False,
+                            count=plan.rollouts,
+                            arm=arm,
+                            tail_width=width,
+                        )
                     )
                 ]
     _run(engine, f"{prompts[0].task}: cuts")

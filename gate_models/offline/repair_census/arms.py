@@ -24,9 +24,9 @@ from decoding.policy.gate import GateSettings
 from decoding.policy.repair import Repair, Selector
 from decoding.repair.keyword_argmax import open_positions, probe, probe_job
 from decoding.repair.passes import DecodedText
-from decoding.repair.rounds import Anchor, reopened_job, rollout_jobs
+from decoding.repair.rounds import reopened_job, rollout_jobs
 from decoding.repair.selectors import RANKINGS, Key, RepairContext, by_rollouts, candidates_of, first
-from decoding.request.job import Job
+from decoding.request.job import Anchor, Job
 from gate_models.committor.fates import last_peak, persistent_point
 
 FLOOR: Final = 0.1

@@ -21,8 +21,8 @@ from decoding.constraints.keywords import Keywords
 from decoding.engine.handle import DecodingResult
 from decoding.gates.builtin import NeverGate
 from decoding.models.protocol import DenoisingModel
-from decoding.repair.rounds import Anchor, base_policy, guided_policy, start_of
-from decoding.request.job import Job
+from decoding.repair.rounds import base_policy, guided_policy, start_of
+from decoding.request.job import Anchor, Job
 from decoding.sampling.block_schedule import step_at
 from gate_models.offline.repair_census.arms import anchor_at
 

@@ -17,13 +17,13 @@ from tests.decoding.tiny import job
 
 
 def widths(handle: Handle) -> list[tuple[str, int]]:
-    return [(s.phase, len(s.positions)) for s in handle.result(30).trace.steps]
+    return [(s.phase, len(s.positions)) for s in handle.result(600).trace.steps]
 
 
 @pytest.mark.parametrize(("length", "steps"), [(12, 12), (12, 20), (12, 5), (1, 1), (1, 7), (64, 64)])
 def test_full_cfg_costs_two_rows_a_step(engine: Engine, model: MiniModel, length: int, steps: int) -> None:
     handle = engine.submit(job(model, length=length, steps=steps))
-    outcome = handle.result(30)
+    outcome = handle.result(600)
     assert outcome.ledger.of("conditional") == outcome.ledger.of("unconditional") == steps
     assert outcome.steps == steps
     assert sum(width for _, width in widths(handle)) == length
@@ -37,7 +37,7 @@ def test_full_cfg_costs_two_rows_a_step(engine: Engine, model: MiniModel, length
 def test_handoff_rows(engine: Engine, model: MiniModel, fraction: float, tail: int, steps: int) -> None:
     """2 step_at(f, T) guided rows, then ceil(masks / K) base rows (the schedule's steps for K = 1)."""
     handle = engine.submit(job(model, preset="handoff", fraction=fraction, steps=steps, policy={"tail_width": tail}))
-    outcome = handle.result(30)
+    outcome = handle.result(600)
     guided = step_at(fraction, steps)
     left = max(0, 12 - guided)
     base = steps - guided if tail == 1 else -(-left // tail)
@@ -48,14 +48,14 @@ def test_handoff_rows(engine: Engine, model: MiniModel, fraction: float, tail: i
 
 
 def test_base_preset_runs_no_unconditional_row(engine: Engine, model: MiniModel) -> None:
-    outcome = engine.submit(job(model, preset="base")).result(30)
+    outcome = engine.submit(job(model, preset="base")).result(600)
     assert outcome.ledger.of("unconditional") == 0
     assert outcome.ledger.total == 12
 
 
 def test_w_zero_equals_base(engine: Engine, model: MiniModel) -> None:
-    zero = engine.submit(job(model, preset="full_cfg", policy={"guidance_scale": 0.0})).result(30)
-    base = engine.submit(job(model, preset="base")).result(30)
+    zero = engine.submit(job(model, preset="full_cfg", policy={"guidance_scale": 0.0})).result(600)
+    base = engine.submit(job(model, preset="base")).result(600)
     assert zero.tokens == base.tokens
     assert zero.ledger.total == 12
 
@@ -81,7 +81,7 @@ def test_a_schedule_that_asks_more_than_the_width_wins(engine: Engine, model: Mi
 
 def test_adaptive_tail_commits_by_confidence(engine: Engine, model: MiniModel) -> None:
     handle = engine.submit(job(model, preset="base", length=32, policy={"tail_width": 6, "tail_threshold": 0.12}))
-    outcome = handle.result(30)
+    outcome = handle.result(600)
     sizes = set()
     for stats in outcome.trace.steps:
         sizes.add(len(stats.positions))
@@ -91,7 +91,7 @@ def test_adaptive_tail_commits_by_confidence(engine: Engine, model: MiniModel) -
     assert len(sizes) > 1
     always = engine.submit(
         job(model, preset="base", length=32, policy={"tail_width": 6, "tail_threshold": 0.0})
-    ).result(30)
+    ).result(600)
     assert always.ledger.total == math.ceil(32 / 6)
 
 
@@ -114,7 +114,7 @@ def test_an_adaptive_tail_commits_all_that_reach_the_threshold(
 @pytest.mark.parametrize("steps", [2, 3, 5, 12])
 def test_an_adaptive_tail_never_runs_past_its_steps(engine: Engine, model: MiniModel, steps: int) -> None:
     request = job(model, preset="base", steps=steps, policy={"tail_width": 6, "tail_threshold": 1.0})
-    outcome = engine.submit(request).result(30)
+    outcome = engine.submit(request).result(600)
     assert outcome.ledger.total <= steps
     assert model.spec.mask_id not in outcome.tokens
 
@@ -129,7 +129,7 @@ def test_every_order_fills_the_canvas(engine: Engine, model: MiniModel, order: s
         sampling=Sampling(confidence=confidence),
         policy={"order": order, "tail_width": 4},
     )
-    outcome = engine.submit(request).result(30)
+    outcome = engine.submit(request).result(600)
     assert model.spec.mask_id not in outcome.tokens
 
 
@@ -145,12 +145,12 @@ def test_blocks_are_decoded_left_to_right(engine: Engine, model: MiniModel) -> N
     handle = engine.submit(
         job(model, preset="handoff", fraction=0.25, length=12, block_length=4, policy={"tail_width": 2})
     )
-    order = handle.result(30).trace.commit_order()
+    order = handle.result(600).trace.commit_order()
     assert [p // 4 for p in order] == sorted(p // 4 for p in order)
     assert handle.result().ledger.total == handle.job.planned_rows()
 
 
 def test_guided_boost_order_differs_from_confidence(engine: Engine, model: MiniModel) -> None:
-    a = engine.submit(job(model, length=32)).result(30).trace.commit_order()
-    b = engine.submit(job(model, length=32, policy={"order": "guidance_boost"})).result(30).trace.commit_order()
+    a = engine.submit(job(model, length=32)).result(600).trace.commit_order()
+    b = engine.submit(job(model, length=32, policy={"order": "guidance_boost"})).result(600).trace.commit_order()
     assert a != b

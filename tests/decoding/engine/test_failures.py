@@ -45,10 +45,10 @@ def test_a_bad_request_fails_alone(fragile: Fragile, kind: str) -> None:
         for index, handle in enumerate(handles):
             if index == 5:
                 with pytest.raises(DecodingError, match=r"poisoned row|NaN"):
-                    handle.result(30)
+                    handle.result(600)
             else:
-                handle.result(30)
-        healthy = engine.submit(job(fragile, seed=3, length=6)).result(30)
+                handle.result(600)
+        healthy = engine.submit(job(fragile, seed=3, length=6)).result(600)
         assert healthy.tokens == handles[3].result().tokens
         assert sum(h.state.ledger.total for h in handles) + healthy.ledger.total == engine.runner.counts.total
 
@@ -58,9 +58,9 @@ def test_a_model_that_always_raises_fails_every_request_and_the_engine_goes_on(f
     with Engine(fragile) as engine:
         for handle in engine.submit_all([job(fragile, seed=i) for i in range(4)]):
             with pytest.raises(DecodingError, match="poisoned"):
-                handle.result(30)
+                handle.result(600)
         fragile.poison = None
-        engine.submit(job(fragile)).result(30)
+        engine.submit(job(fragile)).result(600)
 
 
 class Raising(NullObserver):
@@ -79,7 +79,7 @@ def test_an_observer_that_raises_does_not_stop_the_engine(model: MiniModel) -> N
 
     with Engine(model, observer=Raising(), on_update=on_update) as engine:
         for seed in range(3):
-            assert engine.submit(job(model, seed=seed)).result(30).ledger.total == 24
+            assert engine.submit(job(model, seed=seed)).result(600).ledger.total == 24
 
 
 def test_a_request_that_fails_in_the_kernel_fails_alone(model: MiniModel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ def decode(model: MiniModel, gate: GateSettings, **policy: object) -> DecodingRe
         record="stats",
     )
     with Engine(model, runner=Runner(model, invariant=True)) as engine:
-        outcome = engine.submit(request).result(60)
+        outcome = engine.submit(request).result(600)
         assert outcome.ledger.total == engine.runner.counts.total
     return outcome
 
@@ -52,7 +52,7 @@ def test_a_model_s_margins_keep_wanted_words_off_the_ends(model: MiniModel) -> N
     commits = []
     for one in (model, other):
         with Engine(one) as engine:
-            steps = engine.submit(request).result(60).trace.steps
+            steps = engine.submit(request).result(600).trace.steps
         commits.append([position for stats in steps for position in stats.positions])
     ends = {0, 1, 2, 9, 10, 11}
     assert not ends & set(commits[1][:6])
@@ -93,7 +93,7 @@ def test_guidance_stays_where_a_look_finds_it_undrained(model: MiniModel) -> Non
     gate = GateSettings("drained", threshold=0.5, recheck=2)
     request = job(model, preset="handoff", gate=Once(0.5), length=12, policy={"gate": gate}, record="stats")
     with Engine(model) as engine:
-        outcome = engine.submit(request).result(60)
+        outcome = engine.submit(request).result(600)
     assert [stats.phase[0] for stats in outcome.trace.steps] == list("gggbbggggggg")
     assert outcome.ledger.of(purpose="probe") == 1
 
@@ -151,7 +151,7 @@ def test_the_estimate_is_an_upper_one_whatever_pace_the_tokens_set(model: MiniMo
             for steps in (24, 12, 30):
                 asked = job(model, preset="handoff", fraction=fraction, length=24, steps=steps, policy=policy)
                 handle = engine.submit(asked)
-                assert handle.result(60).ledger.total <= handle.estimated_rows <= 2 * steps
+                assert handle.result(600).ledger.total <= handle.estimated_rows <= 2 * steps
 
 
 def test_no_boosted_attempt_begins_that_could_exceed_the_budget(model: MiniModel) -> None:
@@ -163,7 +163,7 @@ def test_no_boosted_attempt_begins_that_could_exceed_the_budget(model: MiniModel
     with Engine(model, runner=Runner(model, invariant=True)) as engine:
         for budget in (48, 60, 100):
             asked = job(model, preset="auto", length=24, policy={"budget_rows": budget}, predicate=predicate)
-            outcome = engine.submit(replace(asked, attempts=(Attempt(policy, DrainedGate(0.01)),) * 4)).result(60)
+            outcome = engine.submit(replace(asked, attempts=(Attempt(policy, DrainedGate(0.01)),) * 4)).result(600)
             assert 40 < outcome.ledger.total <= budget
             assert len(outcome.passes) == budget // 48
 
@@ -178,7 +178,7 @@ def test_rows_are_skipped_by_an_end_of_text_only(model: MiniModel, recheck: int 
         with Engine(which, runner=Runner(which, invariant=True)) as engine:
             for seed in range(6):
                 request = first(which, seed, recheck, sampling=filled)
-                outcome = engine.submit(request).result(60)
+                outcome = engine.submit(request).result(600)
                 any_fill = any(stats.filled for stats in outcome.trace.steps)
                 ledger = outcome.ledger
                 assert (ledger.skipped_by_eos > 0) == any_fill
@@ -198,8 +198,8 @@ def test_company_never_matters(model: MiniModel) -> None:
         job(model, preset="base", length=16, seed=6, policy={"tail_width": 4}),
     ]
     with Engine(model, runner=Runner(model, invariant=True)) as engine:
-        together = [handle.result(60) for handle in engine.submit_all(jobs)]
-        alone = [engine.submit(one).result(60) for one in reversed(jobs)][::-1]
+        together = [handle.result(600) for handle in engine.submit_all(jobs)]
+        alone = [engine.submit(one).result(600) for one in reversed(jobs)][::-1]
     for company, solo in zip(together, alone, strict=True):
         assert company.tokens == solo.tokens
         assert company.ledger.rows == solo.ledger.rows
@@ -210,6 +210,6 @@ def test_company_never_matters(model: MiniModel) -> None:
 def test_a_look_that_lies_beyond_the_run_never_comes(model: MiniModel) -> None:
     once, never = first(model, 1, recheck=100), first(model, 1)
     with Engine(model, runner=Runner(model, invariant=True)) as engine:
-        outcomes = [engine.submit(one).result(60) for one in (once, never)]
+        outcomes = [engine.submit(one).result(600) for one in (once, never)]
     assert outcomes[0].tokens == outcomes[1].tokens
     assert outcomes[0].ledger.rows == outcomes[1].ledger.rows

@@ -48,7 +48,7 @@ def test_deadline(model: MiniModel) -> None:
 
 def test_events_tell_the_whole_canvas_and_slow_readers_lose_nothing(engine: Engine, model: MiniModel) -> None:
     handle = engine.submit(job(model, length=20))
-    handle.result(30)
+    handle.result(600)
     canvas = [model.spec.mask_id] * 20
     for event in handle.stream():
         for position, token in zip(event.positions, event.tokens, strict=True):
@@ -79,7 +79,7 @@ def test_close_cancels_what_is_left(model: MiniModel) -> None:
     handle = engine.submit(job(model))
     engine.close()
     with pytest.raises(DecodingError, match="shutting down"):
-        handle.result(1)
+        handle.result(600)
 
 
 def test_queue_limit_admits_all_or_none(model: MiniModel) -> None:
@@ -129,7 +129,7 @@ def test_submitting_from_many_threads(model: MiniModel) -> None:
         results: dict[int, tuple[int, ...]] = {}
 
         def one(seed: int) -> None:
-            results[seed] = engine.submit(job(model, seed=seed % 4, length=8)).result(30).tokens
+            results[seed] = engine.submit(job(model, seed=seed % 4, length=8)).result(600).tokens
 
         threads = [threading.Thread(target=one, args=(seed,)) for seed in range(16)]
         for thread in threads:
@@ -141,7 +141,7 @@ def test_submitting_from_many_threads(model: MiniModel) -> None:
 
 def test_a_full_start_canvas_is_done_at_once(engine: Engine, model: MiniModel) -> None:
     request = job(model, preset="base", policy={"tail_width": 3}, start=(20,) * 12)
-    assert engine.submit(request).result(5).ledger.total == 0
+    assert engine.submit(request).result(600).ledger.total == 0
 
 
 def test_never_gate_is_the_default() -> None:

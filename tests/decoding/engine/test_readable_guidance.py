@@ -34,7 +34,7 @@ def request(model: MiniModel, policy: dict[str, object], *, seed: int = 0, prese
 def run(model: MiniModel, *jobs: Job) -> list[DecodingResult]:
     with Engine(model, runner=Runner(model, invariant=True)) as engine:
         handles = [engine.submit(one) for one in jobs]
-        outcomes = [handle.result(60) for handle in handles]
+        outcomes = [handle.result(600) for handle in handles]
         assert sum(outcome.ledger.total for outcome in outcomes) == engine.runner.counts.total
     return outcomes
 

@@ -20,7 +20,7 @@ from decoding.policy.checks import PolicyError
 from decoding.policy.decoding_policy import DecodingPolicy
 from decoding.policy.gate import GateSettings
 from decoding.policy.presets import resolve_policy
-from decoding.request.job import Job, regime_of
+from decoding.request.job import Anchor, Job, regime_of
 from decoding.request.validation import JobError
 from tests.decoding.tiny import job, tiny_model
 
@@ -44,7 +44,7 @@ def reusing(made: Job, mode: ReuseMode, refresh: int = 8) -> Job:
 
 def run(model: MiniModel, *jobs: Job) -> list[DecodingResult]:
     with Engine(model) as engine:
-        return [handle.result(60) for handle in engine.submit_all(jobs)]
+        return [handle.result(600) for handle in engine.submit_all(jobs)]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -129,7 +129,10 @@ def test_continuations_from_any_state(model: MiniModel) -> None:
     made = job(model, preset="handoff", fraction=0.5, length=8, block_length=4)
     canvas = [model.spec.mask_id] * 8
     canvas[1] = canvas[5] = 30
-    base, guided = (continuations(reusing(made, "dual"), canvas, 4, guided=g, count=2, arm="t") for g in (False, True))
+    base, guided = (
+        continuations(reusing(made, "dual"), Anchor(tuple(canvas), 4), guided=g, count=2, arm="t")
+        for g in (False, True)
+    )
     found = run(model, *base, *guided)
     assert [outcome.approximate for outcome in found] == [True, True, False, False]
     assert all(model.spec.mask_id not in outcome.tokens for outcome in found)

@@ -14,7 +14,7 @@ from tests.decoding.tiny import job
 def test_drained_gate_hands_off_when_the_branches_agree(engine: Engine, model: MiniModel) -> None:
     gate = GateSettings("drained", threshold=0.9)
     request = job(model, preset="handoff", gate=DrainedGate(0.9), policy={"gate": gate}, record="stats", length=24)
-    outcome = engine.submit(request).result(30)
+    outcome = engine.submit(request).result(600)
     assert outcome.handoff_step is not None
     guided = [s for s in outcome.trace.steps if s.phase == "guided"]
     assert all(s.total_variation_left >= 0.9 for s in guided[:-1])
@@ -26,7 +26,7 @@ def test_a_full_canvas_is_drained(engine: Engine, model: MiniModel) -> None:
     for tail, rows in ((1, 16 + 24), (4, 16)):
         policy = {"gate": GateSettings("drained"), "tail_width": tail}
         request = job(model, preset="handoff", gate=DrainedGate(1e-9), length=8, steps=32, policy=policy)
-        outcome = engine.submit(request).result(30)
+        outcome = engine.submit(request).result(600)
         assert outcome.handoff_step == 8
         assert outcome.ledger.total == rows
 
@@ -34,7 +34,7 @@ def test_a_full_canvas_is_drained(engine: Engine, model: MiniModel) -> None:
 def test_drained_threshold_one_hands_off_after_one_step_and_tiny_never(engine: Engine, model: MiniModel) -> None:
     for threshold, expected in ((1.0, 1), (1e-9, None)):
         request = job(model, preset="handoff", gate=DrainedGate(threshold), policy={"gate": GateSettings("drained")})
-        assert engine.submit(request).result(30).handoff_step == expected
+        assert engine.submit(request).result(600).handoff_step == expected
 
 
 class Recording:
@@ -74,7 +74,7 @@ def test_gates_are_causal_batched_and_asked_once_a_checkpoint(model: MiniModel) 
 def test_a_job_resumed_past_its_checkpoint_hands_off_at_once(engine: Engine, model: MiniModel) -> None:
     start = (20,) * 6 + (model.spec.mask_id,) * 6
     request = job(model, preset="handoff", fraction=0.25, start=start, start_step=6)
-    outcome = engine.submit(request).result(30)
+    outcome = engine.submit(request).result(600)
     assert outcome.handoff_step == 6
     assert outcome.ledger.total == 6
 

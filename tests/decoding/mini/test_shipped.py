@@ -24,6 +24,6 @@ def test_the_model_writes_capitals_when_asked() -> None:
     prompt = tuple(model.codec.encode_prompt(f"Write a sentence about a dog. {constraint.instruction()}"))
     jobs = [Job(prompt, 16, 16, resolve_policy("full_cfg", {}), NoiseKey(seed)) for seed in range(8)]
     with Engine(model) as engine:
-        outcomes = [handle.result(120) for handle in engine.submit_all(jobs)]
+        outcomes = [handle.result(600) for handle in engine.submit_all(jobs)]
     texts = [model.codec.decode(list(outcome.content)) for outcome in outcomes]
     assert sum(constraint.evaluate(text).satisfied for text in texts) >= 3

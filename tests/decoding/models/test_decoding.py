@@ -59,7 +59,7 @@ def test_serial_greedy_decoding_equals_the_published_loop(
     model = invariant.model
     policy = FULL if scale else DecodingPolicy("base", guidance_scale=0.0, gate=GateSettings("never"))
     shape = {"gen_length": length, "steps": steps, "block_length": block}
-    outcomes = [h.result(120) for h in invariant.submit_all([job(model, text, policy, **shape) for text in PROMPTS])]
+    outcomes = [h.result(600) for h in invariant.submit_all([job(model, text, policy, **shape) for text in PROMPTS])]
     for text, outcome in zip(PROMPTS, outcomes, strict=True):
         prompt = model.codec.encode_prompt(text)
         assert list(outcome.tokens) == reference.generate(prompt, length, steps, block, scale)
@@ -108,8 +108,8 @@ def test_every_policy_runs_and_neighbours_never_matter(model: DenoisingModel) ->
     """In invariant mode a job's tokens, confidences and ledger are the same alone and in company, bit for bit."""
     jobs = mixed_jobs(model)
     with Engine(model, runner=Runner(model, invariant=True)) as engine:
-        together = [handle.result(120) for handle in engine.submit_all(jobs)]
-        alone = [engine.submit(one).result(120) for one in jobs]
+        together = [handle.result(600) for handle in engine.submit_all(jobs)]
+        alone = [engine.submit(one).result(600) for one in jobs]
     for company, solo in zip(together, alone, strict=True):
         assert company.tokens == solo.tokens
         assert [s.confidence for s in company.trace.steps] == [s.confidence for s in solo.trace.steps]
@@ -148,14 +148,14 @@ def test_nan_weights_fail_their_request_alone(folder: Path) -> None:
     with Engine(model) as engine:
         good, bad, other = engine.submit_all([clean("Say yes."), clean("Write a dog"), clean("No ball")])
         with pytest.raises(DecodingError, match="NaN"):
-            bad.result(120)
+            bad.result(600)
         for handle in (good, other):
-            assert model.spec.mask_id not in handle.result(120).tokens
+            assert model.spec.mask_id not in handle.result(600).tokens
 
 
 def test_bfloat16_decodes(folder: Path) -> None:
     model = load_model(str(folder), dtype="bfloat16")
     with Engine(model) as engine:
-        outcome = engine.submit(job(model, PROMPTS[1])).result(120)
+        outcome = engine.submit(job(model, PROMPTS[1])).result(600)
     assert model.spec.mask_id not in outcome.tokens
     assert model.codec.decode(list(outcome.content))

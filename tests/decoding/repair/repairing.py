@@ -47,7 +47,7 @@ def repaired(model: MiniModel, repair: Repair | None = None, predicate: Any = NE
 
 
 def decode(engine: Engine, *jobs: Job) -> list[DecodingResult]:
-    return [handle.result(60) for handle in engine.submit_all(jobs)]
+    return [handle.result(600) for handle in engine.submit_all(jobs)]
 
 
 def hard_predicate(engine: Engine, model: MiniModel) -> Letters:

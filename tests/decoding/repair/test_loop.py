@@ -46,7 +46,7 @@ def test_every_reopened_position_is_committed_again(
     repair = Repair(selector, max_rounds=2, anchor=anchor, rollouts=2 if selector in ROLLOUT_SELECTORS else None)
     asked = repaired(model, repair, preset="handoff", fraction=0.25, block_length=block)
     handle = engine.submit(asked)
-    outcome = handle.result(60)
+    outcome = handle.result(600)
     assert [found.round for found in outcome.passes] == [0, 1, 2]
     for found in outcome.passes:
         assert model.spec.mask_id not in found.tokens
@@ -141,7 +141,7 @@ def test_attempts_follow_each_other_with_noise_of_their_own(engine: Engine, mode
     attempts = (Attempt(base), Attempt(full), Attempt(full))
     asked = replace(job(model, preset="full_cfg"), attempts=attempts, predicate=NEVER)
     handle = engine.submit(asked)
-    outcome = handle.result(60)
+    outcome = handle.result(600)
     assert [(found.attempt, found.round) for found in outcome.passes] == [
         (0, 0), (1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2),
     ]  # fmt: skip

@@ -29,7 +29,7 @@ def test_eos_fill_skips_rows_and_books_them_apart(ends_early: EndsEarly, tail: i
             policy={"tail_width": tail},
         )
         handle = engine.submit(request)
-        outcome = handle.result(30)
+        outcome = handle.result(600)
     end = outcome.tokens.index(ends_early.spec.end_ids[0])
     filled = {position for stats in outcome.trace.steps for position in stats.filled}
     assert filled
@@ -44,14 +44,14 @@ def test_eos_fill_skips_rows_and_books_them_apart(ends_early: EndsEarly, tail: i
 
 def test_suppress_eos(ends_early: EndsEarly) -> None:
     with Engine(ends_early) as engine:
-        outcome = engine.submit(job(ends_early, sampling=Sampling(suppress_eos=True))).result(30)
+        outcome = engine.submit(job(ends_early, sampling=Sampling(suppress_eos=True))).result(600)
     assert outcome.finish_reason == "length"
     assert not set(outcome.tokens) & set(ends_early.spec.end_ids)
 
 
 def test_defer_eos_commits_end_of_text_last(ends_early: EndsEarly) -> None:
     with Engine(ends_early) as engine:
-        outcome = engine.submit(job(ends_early, length=24, sampling=Sampling(defer_eos=True))).result(30)
+        outcome = engine.submit(job(ends_early, length=24, sampling=Sampling(defer_eos=True))).result(600)
     ends = [t in ends_early.spec.end_ids for s in outcome.trace.steps for t in s.tokens]
     first = ends.index(True)
     assert any(ends)

@@ -7,16 +7,18 @@ import threading
 import time
 
 import httpx
+from sqlalchemy import update
 
 from service.committor.store import JobStore
+from service.committor.tables import JOBS
 from service.storage.database import open_database
-from tests.service.process import error_of
+from tests.service.process import error_of, wait_until
 
 KEYWORDS = {"type": "keywords", "keywords": ["dog", "ball"]}
 HORIZON = {"constraint": KEYWORDS, "horizon": True, "gen_length": 8, "rollouts": 10, "seed": 3}
 STATE = {"constraint": KEYWORDS, "state": {"fraction": 0.0}, "gen_length": 6, "rollouts": 2, "seed": 3}
 QUEUED = ("--committor-inline-rows", "0")
-LEASE = ("--lease-seconds", "2")
+LEASE = ("--lease-seconds", "600")
 ENDLESS = {
     "constraint": KEYWORDS,
     "state": {"fraction": 0.0},
@@ -34,23 +36,35 @@ def queue(server, body, **options):
     return reply.json()["id"]
 
 
+def listed(server, **options):
+    return [job["status"] for job in server.client.get("/committor", **options).json()["data"]]
+
+
 def follow(server, job_id, **options):
     return server.client.get(f"/committor/{job_id}", **options).json()
 
 
-def wait_until(server, job_id, wanted, seconds=300):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        job = follow(server, job_id)
-        if wanted(job):
-            return job
-        assert job["status"] != "failed", job
-        time.sleep(0.05)
-    raise AssertionError(f"{job}\n{server.log.read_text()[-3000:]}")
+def reached(server, job_id, wanted, **options):
+    """The job once it is as `wanted`."""
+
+    def look():
+        job = follow(server, job_id, **options)
+        assert job["status"] != "failed", f"{job}\n{server.log.read_text()[-3000:]}"
+        return job
+
+    return wait_until(look, wanted, f"the state of {job_id}")
 
 
 def succeeded(server, job_id):
-    return wait_until(server, job_id, lambda job: job["status"] == "succeeded")
+    return reached(server, job_id, lambda job: job["status"] == "succeeded")
+
+
+def expire_leases(url):
+    """As if every server had been silent for too long."""
+    database = open_database(url)
+    with database.write() as connection:
+        connection.execute(update(JOBS).values(lease_until=0.0))
+    database.close()
 
 
 def in_database(url, *job_ids):
@@ -68,11 +82,12 @@ def test_a_killed_server_s_job_goes_on_where_it_stood(spawn, database_url):
     options = ("--batch-invariant", "--database", database_url, *QUEUED, *LEASE)
     first = spawn(*options).wait_for(200)
     job_id = queue(first, HORIZON)
-    wait_until(first, job_id, lambda job: job["progress"]["rollouts"] >= 8)
+    reached(first, job_id, lambda job: job["progress"]["rollouts"] >= 8)
     first.stop(signal.SIGKILL)
     (stopped,), (before,) = in_database(database_url, job_id)
     assert stopped.status == "running"
     assert 8 <= len(before) < stopped.rollouts_total
+    expire_leases(database_url)
     second = spawn(*options).wait_for(200)
     resumed = succeeded(second, job_id)
     ((job,), (after,)) = in_database(database_url, job_id)
@@ -86,7 +101,7 @@ def test_a_killed_server_s_job_goes_on_where_it_stood(spawn, database_url):
 
 
 def test_two_servers_share_jobs_and_one_that_drains_hands_over(spawn, database_url):
-    options = ("--database", database_url, *QUEUED, "--lease-seconds", "60")
+    options = ("--database", database_url, *QUEUED, "--lease-seconds", "600")
     one, other = spawn(*options), spawn(*options)
     for server in (one, other):
         server.wait_for(200)
@@ -99,7 +114,7 @@ def test_two_servers_share_jobs_and_one_that_drains_hands_over(spawn, database_u
     assert [len(found) for found in rollouts] == [12] * 6
 
     job_id = queue(one, {**HORIZON, "rollouts": 8})
-    running = wait_until(one, job_id, lambda job: job["progress"]["rollouts"] > 0)
+    running = reached(one, job_id, lambda job: job["progress"]["rollouts"] > 0)
     (held,), _ = in_database(database_url, job_id)
     holder, heir = (one, other) if f"-{one.process.pid}-" in held.owner else (other, one)
     assert holder.stop() == 0
@@ -114,9 +129,9 @@ def test_two_servers_share_jobs_and_one_that_drains_hands_over(spawn, database_u
 
 def test_a_job_survives_a_database_that_goes_away(spawn, postgres):
     """Meanwhile /generate works, /committor answers 503, and nothing is lost."""
-    server = spawn("--database", postgres.create(), *QUEUED, "--lease-seconds", "60").wait_for(200)
+    server = spawn("--database", postgres.create(), *QUEUED, "--lease-seconds", "600").wait_for(200)
     job_id = queue(server, HORIZON)
-    wait_until(server, job_id, lambda job: job["progress"]["rollouts"] > 0)
+    reached(server, job_id, lambda job: job["progress"]["rollouts"] > 0)
     postgres.pause()
     try:
         refused = server.client.get(f"/committor/{job_id}")
@@ -151,10 +166,7 @@ def test_cancelling_limits_keys_and_waiting_callers(spawn, tmp_path):
     assert server.client.get(f"/committor/{first}").status_code == 401
 
     # a long job runs: /generate is answered all the same
-    for _ in range(200):
-        if follow(server, first, **ann)["status"] == "running":
-            break
-        time.sleep(0.05)
+    reached(server, first, lambda job: job["status"] == "running", **ann)
     body = {"constraint": KEYWORDS, "gen_length": 4, "policy": {"gate": {"source": "recorded"}}}
     assert server.client.post("/generate", json=body, **bob).status_code == 200
     assert follow(server, first, **ann)["status"] == "running"
@@ -167,11 +179,7 @@ def test_cancelling_limits_keys_and_waiting_callers(spawn, tmp_path):
     for job_id in (first, second):
         assert server.client.delete(f"/committor/{job_id}", **ann).json()["status"] == "cancelled"
     assert queue(server, {**STATE, "rollouts": 20}, **ann)  # room again, and the slot is free
-    for _ in range(600):
-        statuses = [job["status"] for job in server.client.get("/committor", **ann).json()["data"]]
-        if statuses[0] == "succeeded":
-            break
-        time.sleep(0.1)
+    statuses = wait_until(lambda: listed(server, **ann), lambda seen: seen[0] == "succeeded", "the last job")
     assert statuses == ["succeeded", "cancelled", "cancelled"]
     assert server.stop() == 0
 
@@ -192,13 +200,10 @@ def test_a_caller_who_waits_when_the_server_drains_is_told_where_to_look(spawn, 
     server = spawn("--database", url, "--drain-seconds", "0.5", "--committor-inline-rows", "1000000").wait_for(200)
     answers = []
     asking = threading.Thread(
-        target=lambda: answers.append(httpx.post(f"{server.url}/committor", json=ENDLESS, timeout=120))
+        target=lambda: answers.append(httpx.post(f"{server.url}/committor", json=ENDLESS, timeout=600))
     )
     asking.start()
-    for _ in range(400):
-        if [job["status"] for job in server.client.get("/committor").json()["data"]] == ["running"]:
-            break
-        time.sleep(0.05)
+    wait_until(lambda: listed(server), lambda seen: seen == ["running"], "the measurement")
     assert server.stop() == 0
     asking.join()
     (answer,) = answers
@@ -207,7 +212,7 @@ def test_a_caller_who_waits_when_the_server_drains_is_told_where_to_look(spawn, 
 
 def test_a_database_that_cannot_be_opened_ends_the_server(spawn):
     server = spawn("--database", "postgresql://nobody:secret@127.0.0.1:1/none")
-    assert server.process.wait(120) == 1
+    assert server.process.wait(600) == 1
     log = server.log.read_text()
     assert "the database could not be opened" in log
     assert "secret" not in log

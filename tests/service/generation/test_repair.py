@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from tests.service.process import total
@@ -113,10 +111,7 @@ def test_a_client_that_leaves_ends_its_repair(server):
     constraint = {"type": "letter_frequency", "letter": "q", "relation": "at_least", "count": 200}
     connection = server.open_request({**body(0, n=8), "constraint": constraint, "policy": policy, "gen_length": None})
     server.wait_running()
-    for _ in range(600):  # a request that is let go before its first step abandons nothing
-        if total(server.metrics(), "forward_rows_total") > total(before, "forward_rows_total"):
-            break
-        time.sleep(0.05)
+    server.wait_rows(before)  # a request that is let go before its first step abandons nothing
     connection.close()
     after = server.wait_idle()
     abandoned = total(after, "forward_rows_abandoned_total") - total(before, "forward_rows_abandoned_total")

@@ -225,7 +225,7 @@ def test_a_large_body_is_refused_declared_or_not(server):
             yield large[start : start + 65_536]
 
     for content in (large, chunks()):
-        with httpx.Client(base_url=server.url, timeout=60) as client:
+        with httpx.Client(base_url=server.url, timeout=600) as client:
             try:
                 reply = client.post("/generate", content=content, headers={"Content-Type": "application/json"})
             except httpx.WriteError:

@@ -118,5 +118,5 @@ def test_traces_name_the_request_and_its_policy(spawn, receiver, monkeypatch):
 
 def test_traces_need_somewhere_to_go(spawn):
     process = spawn("--traces")
-    assert process.process.wait(120) == 2
+    assert process.process.wait(600) == 2
     assert "OTEL_EXPORTER_OTLP_ENDPOINT" in process.log.read_text()

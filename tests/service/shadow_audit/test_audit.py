@@ -10,6 +10,7 @@ from sqlalchemy import update
 
 from decoding.engine.rollouts import continuations
 from decoding.gates.builtin import NeverGate
+from decoding.request.job import Anchor
 from gate_models.committor.horizon import state_at
 from service.shadow_audit.audit import chosen_samples
 from service.shadow_audit.sample import job_of, recipe_of, satisfied, would_hand_off
@@ -103,7 +104,12 @@ def test_a_pair_is_what_an_independent_run_gives(database):
         state = state_at(outcome.job, outcome.trace, outcome.handoff_step, "any", mini().spec.mask_id)
         arm = f"{prepared.id}/{audit.sample}|full"
         (job,) = continuations(
-            outcome.job, state.canvas, state.step, guided=True, count=1, arm=arm, place=state.place, purpose="audit"
+            outcome.job,
+            Anchor(tuple(state.canvas), state.step, state.place),
+            guided=True,
+            count=1,
+            arm=arm,
+            purpose="audit",
         )
         (again,) = desk.engine.submit_all([job])
         desk.run()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from dataclasses import replace
 
 import pytest
@@ -11,27 +10,17 @@ import pytest
 from service.shadow_audit.sample import AuditCandidate
 from service.shadow_audit.store import ShadowStore
 from service.storage.database import open_database
-from tests.service.process import error_of, total
+from tests.service.process import error_of, total, wait_until
 from tests.service.shadow_audit.shadowing import BODY, Desk, mini
 
 ADMIN = "an-admin-secret-of-some-length"
 USER = "a-users-secret-of-some-length"
 WATCHED = ("commongen-k3", "constant", 8)
-SECONDS = 120
 
 
 def pairs(server):
     data = server.client.get("/v1/gates/commongen-k3/audit", headers=bearer(ADMIN)).json()["data"]
     return next(gate for gate in data if gate["tail_width"] == 8 and gate["source"] == "constant")
-
-
-def until(found, wanted, what):
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
-        if wanted(value := found()):
-            return value
-        time.sleep(0.1)
-    raise AssertionError(f"{what} never came: {value}")
 
 
 def bearer(secret):
@@ -45,11 +34,11 @@ def test_an_audit_outlives_the_server_that_queued_it(spawn, tmp_path):
     first = spawn(*options, "--audit-in-flight", "0").wait_for(200)
     answer = first.generate({**BODY, "n": 3})
     assert [sample["forward_evaluations"]["audit"] for sample in answer["samples"]] == [0, 0, 0]
-    queued = until(lambda: pairs(first), lambda gate: gate["waiting"] == 3, "the queued audits")
+    queued = wait_until(lambda: pairs(first), lambda gate: gate["waiting"] == 3, "the queued audits")
     assert (queued["pairs"], queued["chosen"]["handed_off"], queued["handoff_share"]) == (0, 3, 1.0)
     first.stop(signal.SIGKILL)
     second = spawn(*options).wait_for(200)
-    done = until(lambda: pairs(second), lambda gate: gate["pairs"] == 3, "the pairs")
+    done = wait_until(lambda: pairs(second), lambda gate: gate["pairs"] == 3, "the pairs")
     assert (done["waiting"], done["dropped"], done["state"], done["prompts"]) == (0, 0, "uncertified", 1)
     assert sum(done["counts"].values()) == 3
     ok = sum(sample["satisfied"] for sample in answer["samples"])
@@ -90,7 +79,7 @@ def test_only_an_operator_chooses_the_share_of_a_request(spawn, keys):
     refused = {**BODY, "audit_share": 1.0, "policy": {"preset": "full_cfg"}}
     error = error_of(server.client.post("/generate", json=refused, headers=bearer(ADMIN)))
     assert (error["param"], "drained" in error["message"]) == ("audit_share", True)
-    gate = until(lambda: pairs(server), lambda gate: gate["pairs"] == 1, "the operator's pair")
+    gate = wait_until(lambda: pairs(server), lambda gate: gate["pairs"] == 1, "the operator's pair")
     assert gate["chosen"]["handed_off"] == 1
 
 
@@ -108,7 +97,7 @@ def test_a_suspended_gate_falls_back_over_http(spawn, tmp_path):
         store.finish(store.claim(mini().spec.hash), handoff=False, full=True, rows=1, texts={})
     database.close()
     server = spawn("--batch-invariant", "--audit-share", "1", "--database", url).wait_for(200)
-    suspended = until(lambda: pairs(server), lambda gate: gate["state"] == "suspended", "the suspension")
+    suspended = wait_until(lambda: pairs(server), lambda gate: gate["state"] == "suspended", "the suspension")
     assert (suspended["pairs"], suspended["epoch"], suspended["epoch_pairs"]) == (12, 1, suspended["epoch_pairs"])
     (sample,) = server.generate(BODY)["samples"]
     assert (sample["gate"]["decision"], sample["gate"]["version"]) == ("full_cfg", None)
@@ -116,7 +105,7 @@ def test_a_suspended_gate_falls_back_over_http(spawn, tmp_path):
     assert sample["forward_evaluations"]["total"] == 32
     reject = {**BODY, "policy": {**BODY["policy"], "on_fallback": "reject"}}
     assert error_of(server.client.post("/generate", json=reject))["code"] == "gate_unavailable"
-    shadowed = until(lambda: pairs(server), lambda gate: gate["pairs"] == 13, "the shadowed handoff")
+    shadowed = wait_until(lambda: pairs(server), lambda gate: gate["pairs"] == 13, "the shadowed handoff")
     assert shadowed["epoch_pairs"] == suspended["epoch_pairs"] + 1
     metrics = server.metrics()
     assert total(metrics, "gate_fallbacks_total", family="commongen-k3", reason="suspended") == 1

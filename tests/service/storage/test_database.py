@@ -86,7 +86,7 @@ def test_horizons_of_version_one_keep_their_peaks_where_the_curve_is_known(datab
 def test_its_clock_is_the_time(database_url):
     opened = open_database(database_url)
     with opened.read() as connection:
-        assert connection.scalar(select(opened.now)) == pytest.approx(time.time(), abs=5)
+        assert connection.scalar(select(opened.now)) == pytest.approx(time.time(), abs=60)
     opened.close()
 
 
