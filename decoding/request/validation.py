@@ -6,12 +6,12 @@ import math
 
 from decoding.models.protocol import ModelSpec
 from decoding.policy.checks import PolicyError
+from decoding.policy.decoding_policy import MAX_TEMPERATURE
 from decoding.request.job import Job
 from decoding.sampling.block_schedule import check_blocks
 from decoding.sampling.commit_order import CONFIDENCE_KINDS
 
 MAX_STEPS = 4096
-MAX_TEMPERATURE = 5.0
 
 
 class JobError(ValueError):

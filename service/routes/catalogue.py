@@ -13,6 +13,7 @@ from decoding.policy.gate import GATE_FIELDS, GATE_SOURCES, gate_defaults
 from decoding.policy.presets import resolve_policy
 from decoding.policy.repair import SELECTORS
 from decoding.sampling.commit_order import CONFIDENCE_KINDS, order_names
+from decoding.sampling.tail_rule import tail_rules
 from gate_models.gates.sources import SOURCES
 from service.generation import replies
 from service.http.errors import ApiError
@@ -120,6 +121,7 @@ class PolicyList(Reply):
     repair_selectors: list[str]
     orders: list[str]
     confidence_kinds: list[str]
+    tail_rules: list[str]
 
 
 @router.get("/models", responses=examples.errors(503), summary="The model and its limits")
@@ -197,4 +199,5 @@ async def policies() -> PolicyList:
         repair_selectors=list(SELECTORS),
         orders=list(order_names()),
         confidence_kinds=list(CONFIDENCE_KINDS),
+        tail_rules=list(tail_rules()),
     )

@@ -7,11 +7,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from decoding.constraints import FAMILIES
-from decoding.policy.decoding_policy import Preset
+from decoding.policy.decoding_policy import MAX_TEMPERATURE, Preset
 from decoding.policy.gate import GateSource
 from decoding.policy.repair import Selector
 from decoding.request.job import Sampling
-from decoding.request.validation import MAX_STEPS, MAX_TEMPERATURE
+from decoding.request.validation import MAX_STEPS
 from decoding.sampling.commit_order import CONFIDENCE_KINDS
 from service.schemas.base import (
     MAX_CANVAS,

@@ -8,7 +8,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from decoding.constraints import FAMILIES
-from decoding.request.validation import MAX_STEPS, MAX_TEMPERATURE
+from decoding.policy.decoding_policy import MAX_TEMPERATURE
+from decoding.request.validation import MAX_STEPS
 from decoding.sampling.commit_order import CONFIDENCE_KINDS
 from service.schemas.base import MAX_CANVAS, MAX_PROMPT_CHARACTERS, MAX_SEED, Reply, Request, choices
 from service.schemas.constraint import ConstraintObject

@@ -92,6 +92,15 @@ GENERATE: Final[dict[str, Body]] = {
     "full-cfg": body(K3, 5, {"preset": "full_cfg"}, gen_length=16, n=2),
     "full-cfg-wide": body(GLAD, 6, {"preset": "full_cfg", "guided_width": 2, "guidance_scale": 4.0}, gen_length=24),
     "full-cfg-cold": body(C07, 7, {"preset": "full_cfg", "guidance_scale": 1.0}, gen_length=16, temperature=0.0),
+    "full-cfg-readable": body(
+        K4, 61, {"preset": "full_cfg", "order": "conditional", "plausibility": 0.1}, gen_length=16, temperature=0.6
+    ),
+    "fraction-plausible": body(K3, 62, cut(0.5, plausibility=0.3), gen_length=16),
+    "fraction-spaced": body(K3, 63, cut(0.3, tail_width=8, tail_rule="spaced"), gen_length=24),
+    "fraction-best-of-run": body(K3, 64, cut(0.3, tail_width=8, tail_rule="best_of_run"), gen_length=24),
+    "fraction-entropy-bound": body(K3, 65, cut(0.3, tail_width=8, tail_rule="entropy_bound"), gen_length=24),
+    "fraction-factor": body(K3, 66, cut(0.3, tail_width=8, tail_rule="factor", tail_threshold=0.2), gen_length=24),
+    "fraction-cold-tail": body(K3, 67, cut(0.5, tail_temperature=0.0), gen_length=16),
     "full-cfg-few-steps": body(FOREST, 8, {"preset": "full_cfg"}, gen_length=24, steps=10),
     "fraction": body(K3, 9, cut(0.3, tail_width=2), gen_length=16, trace=True),
     "fraction-random-order": body(K3, 11, cut(0.5, order="random", tail_width=4), gen_length=16),

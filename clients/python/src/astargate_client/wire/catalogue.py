@@ -206,4 +206,5 @@ class PolicyList(Reply):
     repair_selectors: list[str]
     orders: list[str]
     confidence_kinds: list[str]
+    tail_rules: list[str]
     object: Literal["list"] = "list"
