@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Self
 
 from decoding.constraints import fields
 from decoding.constraints.base import Check, Constraint, Facts, register
-from decoding.constraints.phrases import compared, occurs
+from decoding.constraints.substrings import compared, occurs
 from decoding.constraints.text import normalise
 
 _WAYS: Final = (str, str.lower, str.upper, str.title, str.capitalize)

@@ -1,272 +1,141 @@
-"""Phrases that a text holds, lacks, begins with or ends with, with the case ignored or kept.
+"""Finds whole phrases in a text, all of a list in one pass: the time grows with the text, hardly with the list.
 
-Without the case a phrase is compared in `text.normalise` form. With it, letters and apostrophes count as they stand;
-composed characters and runs of white space are still made one.
+A client chooses the phrases, so no list may be slow: the cost of a place in the text is one search among sorted
+phrases, and the matchers that are remembered are bounded in bytes.
 """
 
 from __future__ import annotations
 
-import unicodedata
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self
-
-from decoding.constraints import fields
-from decoding.constraints.base import Alternatives, Check, Constraint, Facts, register
-from decoding.constraints.text import normalise, quoted, runs
-
-_CASE = {
-    "type": "boolean",
-    "default": False,
-    "description": "Whether the case of letters counts.",
-}
-_INSIDE = {
-    "type": "boolean",
-    "default": True,
-    "description": "Whether a phrase also counts inside a longer word; false: whole words and phrases alone.",
-}
-
-
-def compared(text: str, *, case_sensitive: bool) -> str:
-    """The form in which two strings are compared."""
-    return " ".join(unicodedata.normalize("NFC", text).split()) if case_sensitive else normalise(text)
-
-
-def occurs(phrase: str, text: str, *, inside_words: bool) -> bool:
-    """Whether `phrase` stands in `text`, both in `compared` form; without `inside_words` between word boundaries."""
-    start = text.find(phrase)
-    while start >= 0:
-        end = start + len(phrase)
-        joined = _joined(text[start - 1 : start], phrase[0]) or _joined(phrase[-1], text[end : end + 1])
-        if inside_words or not joined:
-            return True
-        start = text.find(phrase, start + 1)
-    return False
-
-
-def _joined(left: str, right: str) -> bool:
-    """Whether two neighbouring characters belong to one word."""
-    return bool(runs(left)) and bool(runs(right))
-
-
-def _closed(sentence: str) -> str:
-    return sentence if sentence.endswith(".") else f"{sentence}."
-
-
-@dataclass(frozen=True, slots=True)
-class _Phrases(Constraint):
-    """Phrases and how they are compared."""
-
-    phrases: tuple[str, ...]
-    case_sensitive: bool = False
-    inside_words: bool = True
-
-    def __post_init__(self) -> None:
-        fields.flag(self.case_sensitive, "case_sensitive")
-        fields.flag(self.inside_words, "inside_words")
-        fields.assign(self, phrases=fields.phrases(self.phrases, "phrases", exact=self.case_sensitive))
-
-    def present(self, text: str) -> tuple[str, ...]:
-        """Those of the phrases that occur in `text`."""
-        plain = compared(text, case_sensitive=self.case_sensitive)
-        forms = ((phrase, compared(phrase, case_sensitive=self.case_sensitive)) for phrase in self.phrases)
-        return tuple(phrase for phrase, form in forms if occurs(form, plain, inside_words=self.inside_words))
-
-    def facts(self) -> Facts:
-        return Facts(items=self.phrases)
-
-    def to_spec(self) -> dict[str, Any]:
-        return {
-            "type": self.type,
-            "phrases": list(self.phrases),
-            "case_sensitive": self.case_sensitive,
-            "inside_words": self.inside_words,
-        }
-
-    @classmethod
-    def schema(cls) -> dict[str, Any]:
-        phrases = fields.phrases_schema("Words or phrases, taken literally; list each once.")
-        properties = {"phrases": phrases, "case_sensitive": _CASE, "inside_words": _INSIDE}
-        return fields.object_schema(cls.type, properties, ["phrases"])
-
-
-@register
-@dataclass(frozen=True, slots=True)
-class Contains(_Phrases):
-    """Every phrase occurs. The score is the share of phrases that do."""
-
-    type: ClassVar[str] = "contains"
-    summary: ClassVar[str] = "Every phrase occurs, also inside longer words unless those are ruled out."
-
-    def _checks(self, text: str) -> tuple[Check, ...]:
-        present = self.present(text)
-        checks = []
-        for phrase in self.phrases:
-            hit = phrase in present
-            checks.append(
-                Check.graded(f"contains: {phrase}", hit, 0.0, f"{phrase!r} is {'there' if hit else 'missing'}")
-            )
-        return tuple(checks)
-
-    def instruction(self) -> str:
-        return _closed(f"The text must contain {', '.join(self.phrases)}")
-
-    def required_text(self) -> tuple[str, ...]:
-        """The phrases that do not stand inside another one."""
-        forms = {phrase: compared(phrase, case_sensitive=self.case_sensitive) for phrase in self.phrases}
-        return tuple(
-            phrase
-            for phrase, form in forms.items()
-            if not any(form in other and form != other for other in forms.values())
-        )
-
-    def whole_words(self) -> tuple[Alternatives, ...]:
-        return () if self.inside_words else tuple((phrase,) for phrase in self.phrases)
-
-    def anywhere(self) -> tuple[str, ...]:
-        return self.phrases
-
-    def verbatim(self) -> tuple[str, ...]:
-        return self.phrases if self.case_sensitive else ()
-
-    def minimum_words(self) -> int:
-        """White space inside a phrase alone forces more words."""
-        return max(len(phrase.split()) for phrase in self.phrases)
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(("order number", "refund"))
-
-
-@register
-@dataclass(frozen=True, slots=True)
-class NotContains(_Phrases):
-    """No phrase occurs. Partial score: 1 / (1 + phrases that do)."""
-
-    type: ClassVar[str] = "not_contains"
-    summary: ClassVar[str] = "No phrase occurs, nor inside longer words unless those are allowed."
-
-    def _checks(self, text: str) -> tuple[Check, ...]:
-        hits = self.present(text)
-        detail = f"found {quoted(hits)}" if hits else "no forbidden phrase"
-        return (Check.graded("no forbidden phrase", not hits, 1 / (1 + len(hits)), detail),)
-
-    def instruction(self) -> str:
-        return _closed(f"Do not use the words: {', '.join(self.phrases)}")
-
-    def excluded_by(self, other: Constraint) -> str | None:
-        """A phrase is demanded that is, or holds, a forbidden one."""
-        demanded: list[tuple[str, ...]] = [(phrase,) for phrase in other.verbatim()]
-        if not self.case_sensitive:
-            # What may stand inside a word has a letter put on both sides: its ends are then no word boundaries.
-            demanded += [(f"x{phrase}x",) for phrase in other.anywhere()] + list(other.whole_words())
-        elif not self.inside_words:
-            demanded = [(f"x{phrase}x",) for phrase in other.verbatim()]
-        for phrases in demanded:
-            if all(self.present(phrase) for phrase in phrases):
-                return f"{self.present(phrases[0])[0]!r} is demanded and forbidden"
-        return None
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls(("guarantee", "free of charge"))
-
-
-@dataclass(frozen=True, slots=True)
-class _Edge(Constraint):
-    """A phrase at one end of the text."""
-
-    phrase: str
-    case_sensitive: bool = False
-
-    def __post_init__(self) -> None:
-        fields.assign(self, phrase=fields.phrase(self.phrase, "phrase"))
-        fields.flag(self.case_sensitive, "case_sensitive")
-
-    def from_the_edge(self, text: str) -> str:
-        """`text` in `compared` form, read from the edge inwards."""
-        raise NotImplementedError
-
-    def _edge_check(self, name: str, text: str) -> Check:
-        wanted, found = self.from_the_edge(self.phrase), self.from_the_edge(text)
-        shared = next((at for at, (a, b) in enumerate(zip(wanted, found, strict=False)) if a != b), len(wanted))
-        shared = min(shared, len(found))
-        detail = f"{shared} of {len(wanted)} characters match"
-        return Check.graded(f"{name}: {self.phrase}", found.startswith(wanted), shared / len(wanted), detail)
-
-    def facts(self) -> Facts:
-        return Facts(items=(self.phrase,))
-
-    def required_text(self) -> tuple[str, ...]:
-        return (self.phrase,)
-
-    def anywhere(self) -> tuple[str, ...]:
-        return (self.phrase,)
-
-    def verbatim(self) -> tuple[str, ...]:
-        return (self.phrase,) if self.case_sensitive else ()
-
-    def minimum_words(self) -> int:
-        return len(self.phrase.split())
-
-    def excluded_by(self, other: Constraint) -> str | None:
-        """Another phrase at the same end, none of the two a part of the other."""
-        if not isinstance(other, type(self)):
-            return None
-        both = self.case_sensitive and other.case_sensitive
-        lenient = type(self)("x", both)
-        mine, theirs = lenient.from_the_edge(self.phrase), lenient.from_the_edge(other.phrase)
-        if mine.startswith(theirs) or theirs.startswith(mine):
-            return None
-        return f"no text has both {self.phrase!r} and {other.phrase!r} there"
-
-    def to_spec(self) -> dict[str, Any]:
-        return {"type": self.type, "phrase": self.phrase, "case_sensitive": self.case_sensitive}
-
-    @classmethod
-    def schema(cls) -> dict[str, Any]:
-        phrase = fields.phrase_schema("Taken literally; it may end inside a word.")
-        return fields.object_schema(cls.type, {"phrase": phrase, "case_sensitive": _CASE}, ["phrase"])
-
-
-@register
-@dataclass(frozen=True, slots=True)
-class StartsWith(_Edge):
-    """The text begins with the phrase, outer white space aside. Partial score: the share of it that matches."""
-
-    type: ClassVar[str] = "starts_with"
-    summary: ClassVar[str] = "The text begins with a phrase; white space before it is ignored."
-
-    def from_the_edge(self, text: str) -> str:
-        return compared(text, case_sensitive=self.case_sensitive)
-
-    def _checks(self, text: str) -> tuple[Check, ...]:
-        return (self._edge_check("starts with", text),)
-
-    def instruction(self) -> str:
-        return _closed(f"Start with the words: {self.phrase}")
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls("Dear customer")
-
-
-@register
-@dataclass(frozen=True, slots=True)
-class EndsWith(_Edge):
-    """The text ends with the phrase, outer white space aside. Partial score: the share of it that matches."""
-
-    type: ClassVar[str] = "ends_with"
-    summary: ClassVar[str] = "The text ends with a phrase; white space behind it is ignored."
-
-    def from_the_edge(self, text: str) -> str:
-        return compared(text, case_sensitive=self.case_sensitive)[::-1]
-
-    def _checks(self, text: str) -> tuple[Check, ...]:
-        return (self._edge_check("ends with", text),)
-
-    def instruction(self) -> str:
-        return _closed(f"End with the words: {self.phrase}")
-
-    @classmethod
-    def example(cls) -> Self:
-        return cls("Thank you.")
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from decoding.constraints.text import CLITICS, is_word_character, normalise, run_at, run_starts
+
+CACHED_BYTES: Final = 32 << 20
+"""Of the matchers that are remembered, as `PhraseMatcher.bytes` estimates them."""
+_BYTES_A_PHRASE: Final = 256
+
+
+class _Sorted:
+    """Phrases in order, each with the longest other one that it begins with.
+
+    Every phrase that stands at a place is the last one that sorts before the text there, or a beginning of it.
+    """
+
+    __slots__ = ("_beginnings", "_longest", "_phrases", "heads")
+
+    def __init__(self, phrases: Iterable[str]) -> None:
+        self._phrases = sorted(phrases)
+        self._longest = max(map(len, self._phrases), default=0)
+        self.heads = frozenset(phrase[0] for phrase in self._phrases)
+        self._beginnings: list[int] = []
+        open_phrases: list[int] = []
+        for index, phrase in enumerate(self._phrases):
+            while open_phrases and not phrase.startswith(self._phrases[open_phrases[-1]]):
+                open_phrases.pop()
+            self._beginnings.append(open_phrases[-1] if open_phrases else -1)
+            open_phrases.append(index)
+
+    def whole_at(self, plain: str, starts: Iterable[int]) -> Iterator[str]:
+        """The phrases that stand at one of `starts` and end whole there; one may come several times."""
+        phrases, beginnings, longest = self._phrases, self._beginnings, self._longest
+        walked: set[int] = set()
+        for start in starts:
+            index = bisect_right(phrases, plain[start : start + longest]) - 1
+            while index >= 0:
+                phrase = phrases[index]
+                if plain.startswith(phrase, start):
+                    if _ends_whole(phrase, plain, start):
+                        yield phrase
+                    if index in walked:  # its beginnings are followed by the same characters as the first time
+                        break
+                    walked.add(index)
+                index = beginnings[index]
+
+
+class PhraseMatcher:
+    """Finds whole phrases in a text, case ignored, in one pass whatever the number of phrases.
+
+    A side of a phrase that is a word character must meet a word boundary there (the `\\b` of the paper); a side that
+    is not ("c++", ".net", "'s") needs none, nor does the left side of the clitic "n't". Phrases are compared in
+    `normalise` form.
+    """
+
+    __slots__ = ("_headed", "_unheaded", "bytes")
+
+    def __init__(self, phrases: Iterable[str]) -> None:
+        plain = dict.fromkeys(map(normalise, phrases))
+        if "" in plain:
+            raise ValueError("a phrase to match must not be blank")
+        headed = [phrase for phrase in plain if phrase not in CLITICS and run_at(phrase)]
+        self._headed = _Sorted(headed)
+        """Phrases that must begin where a run of word characters does."""
+        self._unheaded = _Sorted(plain.keys() - set(headed))
+        self.bytes = sum(2 * len(phrase) + _BYTES_A_PHRASE for phrase in plain)
+        """About what it takes."""
+
+    def matches(self, text: str) -> set[str]:
+        """The phrases (in `normalise` form) that occur in `text`."""
+        return set(self._found(normalise(text)))
+
+    def occurs_in(self, text: str) -> bool:
+        """Whether any phrase occurs in `text`; no further one is looked for."""
+        return next(self._found(normalise(text)), None) is not None
+
+    def _found(self, plain: str) -> Iterator[str]:
+        heads = self._headed.heads
+        if heads:
+            yield from self._headed.whole_at(plain, (at for at in run_starts(plain) if plain[at] in heads))
+        heads = self._unheaded.heads
+        if heads:
+            starts = (at for at, character in enumerate(plain) if character in heads)
+            yield from self._unheaded.whole_at(plain, starts)
+
+
+def _ends_whole(phrase: str, plain: str, start: int) -> bool:
+    end = start + len(phrase)
+    return end == len(plain) or not (is_word_character(phrase[-1]) and is_word_character(plain[end]))
+
+
+class MatcherCache:
+    """The matchers that were asked for last, at most `limit` bytes of them. Thread-safe."""
+
+    def __init__(self, limit: int = CACHED_BYTES) -> None:
+        self.limit = limit
+        self.bytes = 0
+        self._kept: OrderedDict[tuple[bool, tuple[str, ...]], PhraseMatcher] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def matcher(self, phrases: tuple[str, ...], *, plurals: bool = False) -> PhraseMatcher:
+        """A matcher of `phrases`; with `plurals` of each with an s, too."""
+        key = plurals, phrases
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        made = PhraseMatcher(with_plurals(phrases) if plurals else phrases)
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = made
+                self.bytes += made.bytes
+            while self.bytes > self.limit:
+                self.bytes -= self._kept.popitem(last=False)[1].bytes
+        return made
+
+
+_CACHE: Final = MatcherCache()
+matcher = _CACHE.matcher
+
+
+def with_plurals(words: Iterable[str]) -> tuple[str, ...]:
+    """Each word, and it with an s."""
+    return tuple(form for word in words for form in (word, word + "s"))
+
+
+def standing_inside(phrases: Sequence[str]) -> set[str]:
+    """Those of `phrases` (in `normalise` form) that stand, as whole phrases, inside another one."""
+    every = PhraseMatcher(phrases)
+    return {inner for phrase in phrases for inner in every.matches(phrase) if inner != normalise(phrase)}

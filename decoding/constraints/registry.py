@@ -13,7 +13,7 @@ from decoding.constraints.base import REGISTRY, Constraint, ConstraintError
 # isort: off
 # Each file registers its constraints; the catalogue and the API's schema list them in this order.
 from decoding.constraints import keywords, length, sentiment, ifeval, collie, cognac, compose  # noqa: F401
-from decoding.constraints import alternatives, regex, phrases, json_text, sizes, labels, predicates  # noqa: F401
+from decoding.constraints import alternatives, regex, substrings, json_text, sizes, labels, predicates  # noqa: F401
 
 # isort: on
 from decoding.constraints import fields
@@ -45,10 +45,11 @@ def parse(spec: Mapping[str, Any], *, scorers: Scorers | None = None) -> Constra
     Raises ConstraintError, with the path of the culprit, for an unknown type, unknown, missing or wrong fields,
     values out of bounds, and constraints that no text can satisfy.
     """
-    return _parse(spec, scorers, 1)
+    fields.check_size(spec)
+    return _parsed(spec, scorers, 1)
 
 
-def _parse(spec: Mapping[str, Any], scorers: Scorers | None, depth: int) -> Constraint:
+def _parsed(spec: Mapping[str, Any], scorers: Scorers | None, depth: int) -> Constraint:
     cls = _class_of(spec)
     names = {field.name: field for field in dataclasses.fields(cls) if field.init and field.name != "scorer"}
     for name in spec:
@@ -84,7 +85,7 @@ def _members(outer: type[Constraint], value: object, scorers: Scorers | None, de
         try:
             if _class_of(member) is outer:
                 raise ConstraintError("", f"is an {outer.type}; list its members here instead")
-            members.append(_parse(member, scorers, depth + 1))
+            members.append(_parsed(member, scorers, depth + 1))
         except ConstraintError as error:
             raise error.under(place) from None
     return tuple(members)

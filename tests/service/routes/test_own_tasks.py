@@ -113,7 +113,7 @@ def test_a_family_of_one_s_own_goes_by_its_name(server, constraint):
     assert (reply.status_code, "My.replies-2_b" in reply.json()["error"]["message"]) == (422, True)
 
 
-def test_openai_and_committor_take_it_too(server):
+def test_openai_s_routes_take_it_too(server):
     (model,) = server.client.get("/v1/models").json()["data"]
     body = {
         "model": model["id"],

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoding.constraints import ConstraintError, parse
-from decoding.constraints.phrases import occurs
 from decoding.constraints.sizes import sentences
+from decoding.constraints.substrings import occurs
 
 SHORT = st.text("abA é'.ß", min_size=1, max_size=4).filter(str.strip)
 
