@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from enum import Enum
 from typing import TypeVar
@@ -23,17 +23,15 @@ from service.config.settings import Settings
 from service.generation.generation import Bridge, Generation
 from service.generation.prepare import Prepared
 from service.http import logs
-from service.http.disconnect import StreamEndedError
+from service.http.disconnect import StreamEndedError, until
 from service.http.errors import ApiError, draining, not_ready
 from service.metrics.recorder import Metrics
 from service.shadow_audit.audit import Shadow
 from service.storage.database import DatabaseError, open_database
+from service.workers import Lane, Workers
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
-
-WORKERS = 2
-"""Threads that tokenize, admit and evaluate; more would only fight the engine and the loop for the interpreter."""
 
 
 class Status(Enum):
@@ -56,7 +54,7 @@ class Service:
         self._backend: Backend | None = None
         self._jobs: JobWorker | None = None
         self._shadow: Shadow | None = None
-        self._workers = ThreadPoolExecutor(WORKERS, "astargate-worker")
+        self.workers = Workers()
         self._idle = asyncio.Event()
 
     @property
@@ -138,20 +136,21 @@ class Service:
             self.status = Status.READY
         logger.info("model %s (%s) is ready", self._backend.model.spec.name, self._backend.model.spec.hash)
 
-    async def work(self, function: Callable[[], T]) -> T:
-        """Run tokenizing, evaluation or the writing of an answer on a worker thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._workers, function)
+    async def write(self, function: Callable[[], T]) -> T:
+        """Run the writing of an answer on a worker thread."""
+        return await self.workers.run(Lane.ANSWER, function)
 
     async def _submit(self, prepared: Prepared) -> list[Handle]:
         """Admit all samples or none, on a worker thread: planning takes up to 20 ms a sample."""
-        submitted = self._workers.submit(self.admit().engine.submit_all, prepared.jobs)
+        submitted = self.workers.submit(Lane.PREPARE, self.admit().engine.submit_all, prepared.jobs)
         try:
-            handles = await asyncio.wrap_future(submitted)
+            async with until(prepared.job.deadline):
+                handles = await asyncio.wrap_future(submitted)
             self.admit()  # a drain that began meanwhile does not know of this request
         except QueueFullError:
             self.metrics.rejections.labels("queue_full").inc()
             raise
-        except (ApiError, asyncio.CancelledError):
+        except (ApiError, DecodingError, asyncio.CancelledError):
             submitted.add_done_callback(_abandon)  # a thread cannot be stopped: what it still submits ends at once
             raise
         return handles
@@ -212,7 +211,7 @@ class Service:
             await asyncio.to_thread(self._jobs.close)
         if self._backend is not None:
             await asyncio.to_thread(self._backend.engine.close)
-        self._workers.shutdown(cancel_futures=True)
+        self.workers.close()
 
 
 def _abandon(submitted: Future[list[Handle]]) -> None:

@@ -77,9 +77,9 @@ class EventStream(Response):
             except TimeoutError:
                 yield KEEP_ALIVE
                 continue
-            if chunk := await self.service.work(partial(_new_events, views)):
+            if chunk := await self.service.write(partial(_new_events, views)):
                 yield chunk
-        yield await self.service.work(partial(self.done, views))
+        yield await self.service.write(partial(self.done, views))
 
     def view(self, index: int, handle: Handle) -> SampleView:
         """The view that turns one sample into events."""

@@ -12,7 +12,8 @@ from decoding.constraints import fields
 from decoding.constraints.base import Check, Constraint, ConstraintError, Facts, register
 from decoding.constraints.keywords import Keywords
 from decoding.constraints.length import LengthRatio
-from decoding.constraints.text import least_words_of, normalise, plural, standing_inside
+from decoding.constraints.phrases import standing_inside
+from decoding.constraints.text import least_words_of, normalise, plural
 
 MULTI_FAMILY = "ccg-multi"
 
@@ -128,18 +129,19 @@ def check_compatible(members: Sequence[Constraint]) -> None:
 
 def _check_words(members: Sequence[Constraint]) -> None:
     """Raise ConstraintError where a member allows fewer words than another needs, or all others together."""
+    needs = [member.minimum_words() for member in members]
+    together: int | None = None
     for index, member in enumerate(members):
         limit = member.maximum_words()
         if limit is None:
             continue
-        for other_index, other in enumerate(members):
-            needed = other.minimum_words()
+        for other_index, needed in enumerate(needs):
             if needed > limit:
                 later, earlier = max(index, other_index), min(index, other_index)
                 need = f"constraints[{other_index}] needs at least {plural(needed, 'word')}"
                 reason = f"contradicts constraints[{earlier}]: {need}, constraints[{index}] allows at most {limit}"
                 raise ConstraintError(f"constraints[{later}]", reason)
-        together = least_words(members)
+        together = least_words(members) if together is None else together
         if together > limit:
             raise ConstraintError(
                 f"constraints[{index}]", f"allows at most {plural(limit, 'word')}; the others need {together}"

@@ -21,6 +21,23 @@ MAX_SOURCE: Final = 20_000
 MAX_COUNT: Final = 10_000
 MAX_MEMBERS: Final = 16
 """Members of an all_of."""
+MAX_CHARACTERS: Final = 200_000
+"""Of all strings of a constraint together: what they cost grows with them (WordNet's largest topic has 100,000)."""
+
+
+def check_size(spec: object) -> None:
+    """Raise `ConstraintError` where the strings of `spec`, which may be anything, are too long taken together."""
+    total, open_parts = 0, [spec]
+    while open_parts:
+        part = open_parts.pop()
+        if isinstance(part, str):
+            total += len(part)
+        elif isinstance(part, Mapping):
+            open_parts += [*part.keys(), *part.values()]
+        elif isinstance(part, (list, tuple)):
+            open_parts += part
+    if total > MAX_CHARACTERS:
+        raise ConstraintError("", f"holds {total} characters of text; at most {MAX_CHARACTERS} are allowed")
 
 
 def _kind(value: object) -> str:

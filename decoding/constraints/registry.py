@@ -41,6 +41,11 @@ def parse(spec: Mapping[str, Any], *, scorers: Scorers | None = None) -> Constra
     Raises ConstraintError, with the path of the culprit, for an unknown type, unknown, missing or wrong fields,
     values out of bounds, and constraints that no text can satisfy.
     """
+    fields.check_size(spec)
+    return _parsed(spec, scorers)
+
+
+def _parsed(spec: Mapping[str, Any], scorers: Scorers | None) -> Constraint:
     cls = _class_of(spec)
     names = {field.name: field for field in dataclasses.fields(cls) if field.name != "scorer"}
     for name in spec:
@@ -74,7 +79,7 @@ def _members(value: object, scorers: Scorers | None) -> tuple[Constraint, ...]:
         try:
             if _class_of(member) is AllOf:
                 raise ConstraintError("", "is an all_of; list its members here instead")
-            members.append(parse(member, scorers=scorers))
+            members.append(_parsed(member, scorers))
         except ConstraintError as error:
             raise error.under(place) from None
     return tuple(members)

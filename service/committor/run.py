@@ -34,8 +34,18 @@ WAIT_SECONDS: Final = 0.1
 RETRY_SECONDS: Final = 1.0
 
 
+NOTHING_LEFT: Final = (
+    "the guided run had ended before the point that was asked for: steps that commit several positions (guided_width) "
+    "and ends of text (eos_fill) shorten it; ask for an earlier fraction"
+)
+"""Error of a job that its request is at fault for, which only the run can tell."""
+
+
 class NothingToMeasureError(ValueError):
-    """The run leaves no state to continue from; the message says why."""
+    """The run leaves no state to continue from."""
+
+    def __init__(self) -> None:
+        super().__init__(NOTHING_LEFT)
 
 
 class StoppedError(RuntimeError):
@@ -123,7 +133,7 @@ class JobRun:
             outcome = self._wait(self._submit([job])[0]).result()
             frozen = freeze_states(outcome, LABEL, mask, plan.points)
             if not frozen:
-                raise NothingToMeasureError("the guided run had ended before the point that was asked for (eos_fill)")
+                raise NothingToMeasureError
             states = [RecordedRun(each.point.step, each.state.canvas, each.state.place) for each in frozen]
             rows = outcome.ledger.total
         recording = {"states": [asdict(state) for state in states], "rows": rows}
