@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from decoding.models.registry import load_model
 from gate_models.gates import artifact
 from tests.gate_models import synthetic_gates
 from tests.service.process import ROOT
+from tests.shipped import mini
 
 PAGE = (ROOT / "docs" / "structure.md").read_text(encoding="utf-8")
 NAMES = ("boost_squared", "half_way", "ends_with")
@@ -168,7 +168,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
 def answers(copy: Copy, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the copy's server says, which has a gate of made-up data for one family."""
     gates = tmp_path_factory.mktemp("gates")
-    artifact.save(synthetic_gates.bundle(load_model("mini").spec.hash), gates / "commongen-k3")
+    artifact.save(synthetic_gates.bundle(mini().spec.hash), gates / "commongen-k3")
     shape = {"gen_length": STEPS, "seed": 3}
     given = json.dumps([str(gates), {name: {**body, **shape} for name, body in REQUESTS.items()}])
     kept = {name: value for name, value in os.environ.items() if not name.startswith("ASTARGATE_")}
