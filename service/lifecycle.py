@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from enum import Enum
+from functools import partial
 from typing import TypeVar
 
 from opentelemetry import trace
@@ -31,6 +32,10 @@ from service.storage.database import DatabaseError, open_database
 from service.workers import Lane, Workers
 
 logger = logging.getLogger(__name__)
+GIVE_BACK_SECONDS = 15.0
+"""How long a shutdown lets the database take to hear which jobs are given back; without, their leases run out."""
+CLOSE_SECONDS = 60.0
+"""How long the engine may take to end its step."""
 T = TypeVar("T")
 
 
@@ -191,7 +196,10 @@ class Service:
         self.status = Status.DRAINING
         if self._shadow is not None:
             self._shadow.drain()
-        jobs = None if self._jobs is None else asyncio.create_task(asyncio.to_thread(self._jobs.drain, seconds))
+        jobs = None
+        if self._jobs is not None:
+            give_back = partial(self._jobs.drain, seconds)
+            jobs = asyncio.create_task(_at_most(seconds + GIVE_BACK_SECONDS, "committor jobs", give_back))
         if self.active:
             self._idle.clear()
             try:
@@ -206,12 +214,34 @@ class Service:
     async def close(self) -> None:
         """Give unfinished jobs back; stop the engine after its current step."""
         if self._shadow is not None:
-            await asyncio.to_thread(self._shadow.close)
+            await _at_most(GIVE_BACK_SECONDS, "the shadow audit", self._shadow.close)
         if self._jobs is not None:
-            await asyncio.to_thread(self._jobs.close)
+            await _at_most(GIVE_BACK_SECONDS, "committor jobs", self._jobs.close)
         if self._backend is not None:
-            await asyncio.to_thread(self._backend.engine.close)
+            await _at_most(CLOSE_SECONDS, "the engine", self._backend.engine.close)
         self.workers.close()
+
+
+async def _at_most(seconds: float, what: str, function: Callable[[], None]) -> None:
+    """Run `function` on a thread of its own, and go on without it after `seconds`: a shutdown must end.
+
+    A daemon: what is left of it ends with the process.
+    """
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def run() -> None:
+        try:
+            function()
+        except Exception:
+            logger.exception("%s could not be ended in order", what)
+        with suppress(RuntimeError):  # the loop has been closed meanwhile
+            loop.call_soon_threadsafe(ended.set)
+
+    threading.Thread(target=run, name="astargate-shutdown", daemon=True).start()
+    try:
+        await asyncio.wait_for(ended.wait(), seconds)
+    except TimeoutError:
+        logger.warning("%s did not end within %g s; the shutdown goes on", what, seconds)
 
 
 def _abandon(submitted: Future[list[Handle]]) -> None:

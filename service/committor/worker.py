@@ -84,6 +84,11 @@ class JobWorker:
             self._threads[-1].start()
         return self
 
+    @property
+    def reachable(self) -> bool:
+        """Whether the database answers, by the last that was asked of it (at most some seconds ago)."""
+        return self.database.reachable
+
     # -- callers ---------------------------------------------------------------------------------------------------
 
     async def query(self, call: Callable[[], T]) -> T:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from fastapi import APIRouter
 
 from service.routes import examples
@@ -14,6 +16,8 @@ router = APIRouter(prefix="/health", tags=["health"])
 class Health(Reply):
     status: str
     model: str | None = None
+    database: Literal["reachable", "unreachable"] | None = None
+    """Whether committor jobs, measured horizons and audits can be kept and read; decoding goes on without."""
 
 
 @router.get("/live", summary="The process answers")
@@ -25,4 +29,5 @@ async def live() -> Health:
 @router.get("/ready", responses=examples.errors(503), summary="Requests are taken")
 async def ready(service: ServiceDep) -> Health:
     """503 while the model loads and once the server drains."""
-    return Health(status="ready", model=service.open_backend().model.spec.name)
+    model = service.open_backend().model.spec.name
+    return Health(status="ready", model=model, database="reachable" if service.jobs.reachable else "unreachable")
