@@ -199,10 +199,10 @@ def test_a_schema_that_costs_too_much_fails_in_time():
     levels = {f"a{n}": {"anyOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(40)}
     doubling = {"$defs": {**levels, "a40": {"type": "string"}}, "$ref": "#/$defs/a0"}
     for schema in (doubling, {"$ref": "#"}, {"anyOf": [{"$ref": "#"}, {"not": {"$ref": "#"}}]}):
-        started = time.perf_counter()
+        started = time.process_time()
         outcome = judged("3", schema)
         assert "too many steps" in outcome.checks[1].detail
-        assert time.perf_counter() - started < 5
+        assert time.process_time() - started < 5
     assert schemas.MAX_STEPS <= 5_000
 
 

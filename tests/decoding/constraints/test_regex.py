@@ -51,9 +51,9 @@ def test_modes(pattern, text, mode, score):
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*$", "(a|aa)+$", "(.*.*.*.*.*.*)=", r"(\w+\s?)+:$"])
 def test_patterns_that_backtracking_never_finishes_take_no_time(pattern):
-    started = time.perf_counter()
+    started = time.process_time()
     assert not judged("a" * 20_000 + "!", pattern, mode="full").satisfied
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 @pytest.mark.parametrize(
