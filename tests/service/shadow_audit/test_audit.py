@@ -135,7 +135,7 @@ def test_repair_does_not_reach_a_pair(database):
     """The outcome is that of the first text, whatever repair made of it."""
     desk = Desk(database)
     repair = {"selector": "commit_confidence", "max_rounds": 2}
-    policy = {"preset": "reopen_repair", "gate": {"source": "constant"}, "repair": repair}
+    policy = {"preset": "reopen_repair", **CONSTANT, "repair": repair}
     words = {"type": "keywords", "keywords": ["dog", "ball", "beach", "water"]}
     for seed in range(0, 400, 4):
         prepared, handles = desk.serve(constraint=words, policy=policy, seed=seed, n=4)
