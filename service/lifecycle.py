@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from enum import Enum
 from typing import TypeVar
 
@@ -57,7 +57,9 @@ class Service:
         self._jobs: JobWorker | None = None
         self._shadow: Shadow | None = None
         self._workers = ThreadPoolExecutor(WORKERS, "astargate-worker")
+        self.keyring = settings.keyring
         self._idle = asyncio.Event()
+        self._hurried = asyncio.Event()
 
     @property
     def backend(self) -> Backend:
@@ -187,18 +189,34 @@ class Service:
                 if not self.active:
                     self._idle.set()
 
+    def reload_keys(self) -> None:
+        """Take the API keys as their file has them now; where it is wrong, keep those that there are."""
+        try:
+            self.keyring = self.settings.read_keyring()
+        except ValueError as error:
+            logger.error("the API keys stay as they were: %s", error)
+        else:
+            logger.info("the API keys are read anew: %d", len(self.keyring.entries))
+
+    def hurry(self) -> None:
+        """Let a drain wait no longer: what still runs is told that the server shuts down."""
+        self._hurried.set()
+        self._idle.set()
+        if self._jobs is not None:
+            threading.Thread(target=self._jobs.drain, args=(0.0,), name="astargate-hurry", daemon=True).start()
+
     async def drain(self, seconds: float) -> None:
         """Take no new work, let running requests finish within `seconds`, then end the rest with a 503."""
         self.status = Status.DRAINING
         if self._shadow is not None:
             self._shadow.drain()
         jobs = None if self._jobs is None else asyncio.create_task(asyncio.to_thread(self._jobs.drain, seconds))
-        if self.active:
+        if self.active and not self._hurried.is_set():
             self._idle.clear()
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), seconds)
-            except TimeoutError:
-                logger.warning("%d requests are ended by the shutdown", len(self.active))
+        if self.active:
+            logger.warning("%d requests are ended by the shutdown", len(self.active))
         for generation in tuple(self.active):
             generation.abort(ApiError(503, "the server shut down before this request ended", code="shutting_down"))
         if jobs is not None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from decoding.constraints import ConstraintError
@@ -31,9 +32,13 @@ TYPES: Final[Mapping[int, str]] = {
     403: "permission_error",
     404: "not_found_error",
     405: "method_not_allowed_error",
+    408: "timeout_error",
     413: "request_too_large_error",
+    415: "invalid_request_error",
+    421: "invalid_request_error",
     422: "invalid_request_error",
     429: "overloaded_error",
+    431: "request_too_large_error",
     503: "unavailable_error",
     504: "timeout_error",
 }
@@ -203,7 +208,8 @@ def install(app: FastAPI) -> None:
 
     app.add_exception_handler(RequestValidationError, validation)
     app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(ClientGoneError, gone)
+    for departure in (ClientGoneError, ClientDisconnect):
+        app.add_exception_handler(departure, gone)
     decoder = PolicyError, ConstraintError, JobError, QueueFullError, EngineClosedError, DecodingError
     for kind in (ApiError, DatabaseError, *decoder):
         app.add_exception_handler(kind, known)
