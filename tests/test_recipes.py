@@ -23,15 +23,15 @@ from tests.service.process import ROOT
 from tests.shipped import mini
 
 PAGE = (ROOT / "docs" / "structure.md").read_text(encoding="utf-8")
-NAMES = ("boost_squared", "half_way", "ends_with")
+NAMES = ("boost_squared", "half_way", "closing_mark")
 STEPS = 16
 KEYWORDS = {"type": "keywords", "keywords": ["dog", "ball", "beach"]}
 REQUESTS: dict[str, dict[str, Any]] = {
     "order": {"prompt": "Write.", "policy": {"preset": "full_cfg", "order": "boost_squared"}},
     "gate": {"constraint": KEYWORDS, "policy": {"preset": "handoff", "gate": {"source": "half_way"}}},
-    "constraint": {"constraint": {"type": "ends_with", "ending": "!"}, "policy": {"preset": "base"}},
+    "constraint": {"constraint": {"type": "closing_mark", "ending": "!"}, "policy": {"preset": "base"}},
     "no family": {"prompt": "Write.", "policy": {"preset": "handoff", "gate": {"source": "half_way"}}},
-    "no ending": {"constraint": {"type": "ends_with", "ending": ""}, "policy": {"preset": "base"}},
+    "no ending": {"constraint": {"type": "closing_mark", "ending": ""}, "policy": {"preset": "base"}},
 }
 GATE = '''
 
@@ -59,8 +59,8 @@ from decoding.constraints.base import Check, Constraint, register
 
 @register
 @dataclass(frozen=True, slots=True)
-class EndsWith(Constraint):
-    type: ClassVar[str] = "ends_with"
+class ClosingMark(Constraint):
+    type: ClassVar[str] = "closing_mark"
     summary: ClassVar[str] = "The text ends with a phrase."
     ending: str
 
@@ -192,7 +192,7 @@ def test_the_api_s_document_and_lists_name_all_three(copy: Copy, answers: dict[s
     lists = answers["lists"]
     assert '"half_way"' in lists["policies"]
     assert '"half_way"' in lists["gates"]
-    assert '"ends_with"' in lists["constraints"]
+    assert '"closing_mark"' in lists["constraints"]
     assert answers["named"] == "half_way"
 
 

@@ -80,6 +80,12 @@ def _contained_in_words(key: str, demanded: Sequence[Alternatives]) -> int:
     return total
 
 
+def _contained_in_any(key: str, other: Constraint) -> int:
+    """Occurrences of `key` in what `other` demands: in all its whole words, or in one string that may be inside one."""
+    strings = (_contained(key, (phrase,)) for phrase in other.anywhere())
+    return max(_contained_in_words(key, other.whole_words()), *strings, 0)
+
+
 @register
 @dataclass(frozen=True, slots=True)
 class KeywordFrequency(Constraint):
@@ -127,7 +133,7 @@ class KeywordFrequency(Constraint):
         """More occurrences are demanded: of a keyword that holds this one, or in demanded words."""
         if self.relation != LESS_THAN:
             return None
-        demanded = _contained_in_words(self.keyword, other.whole_words())
+        demanded = _contained_in_any(self.keyword, other)
         if isinstance(other, KeywordFrequency) and other.relation == AT_LEAST:
             demanded = other.count * _contained(self.keyword, (other.keyword,))
         return _crossed(demanded, self.count, f"occurrences of {self.keyword!r}")
@@ -185,7 +191,7 @@ class LetterFrequency(Constraint):
         """More occurrences are demanded: of the letter, of a keyword that holds it, or in demanded words."""
         if self.relation != LESS_THAN:
             return None
-        demanded = _contained_in_words(self.letter, other.whole_words())
+        demanded = _contained_in_any(self.letter, other)
         if isinstance(other, LetterFrequency) and other.relation == AT_LEAST:
             demanded = other.count * int(other.letter.lower() == self.letter.lower())
         elif isinstance(other, KeywordFrequency) and other.relation == AT_LEAST:

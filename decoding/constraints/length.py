@@ -153,6 +153,9 @@ class WordCount(Constraint):
     def maximum_words(self) -> int | None:
         return self.max_words
 
+    def always_holds(self) -> bool:
+        return self.min_words <= 1 and self.max_words is None
+
     def to_spec(self) -> dict[str, Any]:
         return {"type": self.type, "min_words": self.min_words, "max_words": self.max_words}
 

@@ -6,7 +6,8 @@ import secrets
 import time
 from typing import Any
 
-from decoding.constraints import Constraint, parse
+from decoding.constraints import FAMILIES, Constraint, parse
+from decoding.constraints.registry import FAMILY_NAME
 from decoding.models.protocol import DenoisingModel, ModelSpec
 from decoding.policy.decoding_policy import DecodingPolicy
 from decoding.policy.gate import GateSettings
@@ -73,11 +74,16 @@ def check_request(
 
 
 def _family(named: str | None, constraint: Constraint | None) -> str | None:
+    """The named family: the client's own or the constraint's, as gates are never borrowed from another benchmark."""
     family = None if constraint is None else constraint.family
-    if named is not None and named != family:
+    if named is None or named == family:
+        return family
+    if not FAMILY_NAME.fullmatch(named):
+        raise invalid("family", "must have 1 to 64 letters, digits, dots, hyphens and underscores, no mark first")
+    if named in FAMILIES:
         belongs = f"this constraint's is '{family}'" if family else "this request belongs to none"
-        raise invalid("family", f"must be left out or the constraint's own; {belongs}")
-    return family
+        raise invalid("family", f"must be a name of your own, left out, or the constraint's own; {belongs}")
+    return named
 
 
 def _check_size(request: CanvasRequest, gen_length: int, settings: Settings) -> None:

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from decoding import constraints
+from decoding.constraints.predicates import installed
 from decoding.policy.decoding_policy import PRESETS
 from decoding.policy.gate import GATE_FIELDS, GATE_SOURCES, gate_defaults
 from decoding.policy.presets import resolve_policy
@@ -94,10 +95,19 @@ class ConstraintType(Reply):
     """The example in English, as it is put into the prompt."""
 
 
+class PredicateInfo(Reply):
+    name: str
+    description: str
+    instruction: str
+    """The predicate in English, as it is put into the prompt."""
+
+
 class ConstraintList(Reply):
     object: Literal["list"] = "list"
     data: list[ConstraintType]
     families: list[str]
+    predicates: list[PredicateInfo]
+    """What the type `python` may name on this server."""
 
 
 class GateSourceInfo(Reply):
@@ -176,6 +186,10 @@ async def constraint_types() -> ConstraintList:
     return ConstraintList(
         data=[ConstraintType.model_validate(entry) for entry in constraints.catalogue()],
         families=list(constraints.FAMILIES),
+        predicates=[
+            PredicateInfo(name=found.name, description=found.description, instruction=found.instruction)
+            for found in installed().values()
+        ],
     )
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import threading
 import time
 
 import httpx
+import pytest
 
 from decoding.constraints import fields
 from tests.service.process import ServerProcess, error_of
 
 SMALL = {"prompt": "a dog", "gen_length": 4, "steps": 2, "policy": {"preset": "base"}}
-PATIENCE_SECONDS = 15.0
+CPU_SECONDS = 15.0
 """Far less than what these constraints took when each phrase was looked for by itself (28 s on an idle machine)."""
 
 
@@ -32,22 +34,23 @@ def leave_after(process: ServerProcess, body: dict[str, object], seconds: float)
         time.sleep(seconds)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_thousands_of_phrases_hold_nobody_up(spawn):
     process: ServerProcess = spawn().wait_for(200)
     dear = {**SMALL, "constraint": headless(fields.MAX_LEXICON)}
     leaving = [threading.Thread(target=leave_after, args=(process, dear, 1.0)) for _ in range(4)]
     for thread in leaving:
         thread.start()
-    began = time.monotonic()
+    began = process.cpu_seconds()
     for _ in range(3):
-        assert httpx.post(f"{process.url}/generate", json=SMALL, timeout=120).status_code == 200
-    assert time.monotonic() - began < PATIENCE_SECONDS
+        assert httpx.post(f"{process.url}/generate", json=SMALL, timeout=600).status_code == 200
+    assert process.cpu_seconds() - began < CPU_SECONDS
     for thread in leaving:
         thread.join()
-    began = time.monotonic()
-    reply = httpx.post(f"{process.url}/generate", json={**dear, "deadline_s": 5}, timeout=120)
+    began = process.cpu_seconds()
+    reply = httpx.post(f"{process.url}/generate", json={**dear, "deadline_s": 5}, timeout=600)
     assert reply.status_code in (200, 504), reply.text
-    assert time.monotonic() - began < PATIENCE_SECONDS
+    assert process.cpu_seconds() - began < CPU_SECONDS
     process.wait_idle()
 
 

@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from service import cli
-from service.commands import bench, census, evaluate, repair
+from service.commands.offline import bench, census, evaluate, repair
 from service.commands.options import Command, from_settings, group, names, numbers, wholes, writable
 from service.config import settings as config
 

@@ -27,26 +27,8 @@ class CommittorParams(TypedDict, total=False):
     eos_fill: bool
     """Fill everything after a committed end-of-text at once."""
 
-    family: (
-        Literal[
-            "commongen-k3",
-            "commongen-k4",
-            "commongen-k5",
-            "commongen-k10",
-            "ccg-length",
-            "ccg-sentiment",
-            "ccg-multi",
-            "ifeval-kw-freq",
-            "ifeval-letter-freq",
-            "ifeval-capital-freq",
-            "ifeval-no-comma",
-            "collie-c07",
-            "collie-c06a",
-            "cognac-avoidance",
-        ]
-        | None
-    )
-    """Family whose gates decide; derived from the constraint. A named one must be the constraint's own."""
+    family: str | None
+    """Family whose gates decide: any name of your own, or the constraint's own, which it is where left out."""
 
     gen_length: int | None
     """Canvas length L in tokens; by default the model's, longer where the constraint needs more."""
@@ -119,26 +101,8 @@ class GenerateParams(TypedDict, total=False):
     eos_fill: bool
     """Fill everything after a committed end-of-text at once."""
 
-    family: (
-        Literal[
-            "commongen-k3",
-            "commongen-k4",
-            "commongen-k5",
-            "commongen-k10",
-            "ccg-length",
-            "ccg-sentiment",
-            "ccg-multi",
-            "ifeval-kw-freq",
-            "ifeval-letter-freq",
-            "ifeval-capital-freq",
-            "ifeval-no-comma",
-            "collie-c07",
-            "collie-c06a",
-            "cognac-avoidance",
-        ]
-        | None
-    )
-    """Family whose gates decide; derived from the constraint. A named one must be the constraint's own."""
+    family: str | None
+    """Family whose gates decide: any name of your own, or the constraint's own, which it is where left out."""
 
     gen_length: int | None
     """Canvas length L in tokens; by default the model's, longer where the constraint needs more."""
