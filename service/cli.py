@@ -7,7 +7,8 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
-from service.commands import (
+from service.commands import generate, key, model_tools, models, serve
+from service.commands.offline import (
     bench,
     card,
     census,
@@ -15,12 +16,8 @@ from service.commands import (
     drained,
     evaluate,
     gate,
-    generate,
-    key,
-    models,
     order_study,
     repair,
-    serve,
     train,
 )
 from service.commands.options import Command
@@ -70,6 +67,8 @@ app.command("bench", cls=Command, rich_help_panel=STUDIES)(bench.run)
 app.command("bench-precision", rich_help_panel=STUDIES)(bench.precision)
 
 app.add_typer(train.app, name="train", rich_help_panel=BUILDING)
+app.command("random-model", rich_help_panel=SERVING)(model_tools.random_model)
+app.command("sizing", rich_help_panel=SERVING)(model_tools.sizing)
 app.command("build-prompts", rich_help_panel=BUILDING)(card.build_prompts)
 app.command("card", rich_help_panel=BUILDING)(card.run)
 

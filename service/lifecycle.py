@@ -7,9 +7,10 @@ import logging
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from enum import Enum
+from functools import partial
 from typing import TypeVar
 
 from opentelemetry import trace
@@ -23,17 +24,19 @@ from service.config.settings import Settings
 from service.generation.generation import Bridge, Generation
 from service.generation.prepare import Prepared
 from service.http import logs
-from service.http.disconnect import StreamEndedError
+from service.http.disconnect import StreamEndedError, until
 from service.http.errors import ApiError, draining, not_ready
 from service.metrics.recorder import Metrics
 from service.shadow_audit.audit import Shadow
 from service.storage.database import DatabaseError, open_database
+from service.workers import Lane, Workers
 
 logger = logging.getLogger(__name__)
+GIVE_BACK_SECONDS = 15.0
+"""How long a shutdown lets the database take to hear which jobs are given back; without, their leases run out."""
+CLOSE_SECONDS = 60.0
+"""How long the engine may take to end its step."""
 T = TypeVar("T")
-
-WORKERS = 2
-"""Threads that tokenize, admit and evaluate; more would only fight the engine and the loop for the interpreter."""
 
 
 class Status(Enum):
@@ -56,8 +59,8 @@ class Service:
         self._backend: Backend | None = None
         self._jobs: JobWorker | None = None
         self._shadow: Shadow | None = None
-        self._workers = ThreadPoolExecutor(WORKERS, "astargate-worker")
         self.keyring = settings.keyring
+        self.workers = Workers()
         self._idle = asyncio.Event()
         self._hurried = asyncio.Event()
 
@@ -140,20 +143,21 @@ class Service:
             self.status = Status.READY
         logger.info("model %s (%s) is ready", self._backend.model.spec.name, self._backend.model.spec.hash)
 
-    async def work(self, function: Callable[[], T]) -> T:
-        """Run tokenizing, evaluation or the writing of an answer on a worker thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._workers, function)
+    async def write(self, function: Callable[[], T]) -> T:
+        """Run the writing of an answer on a worker thread."""
+        return await self.workers.run(Lane.ANSWER, function)
 
     async def _submit(self, prepared: Prepared) -> list[Handle]:
         """Admit all samples or none, on a worker thread: planning takes up to 20 ms a sample."""
-        submitted = self._workers.submit(self.admit().engine.submit_all, prepared.jobs)
+        submitted = self.workers.submit(Lane.PREPARE, self.admit().engine.submit_all, prepared.jobs)
         try:
-            handles = await asyncio.wrap_future(submitted)
+            async with until(prepared.job.deadline):
+                handles = await asyncio.wrap_future(submitted)
             self.admit()  # a drain that began meanwhile does not know of this request
         except QueueFullError:
             self.metrics.rejections.labels("queue_full").inc()
             raise
-        except (ApiError, asyncio.CancelledError):
+        except (ApiError, DecodingError, asyncio.CancelledError):
             submitted.add_done_callback(_abandon)  # a thread cannot be stopped: what it still submits ends at once
             raise
         return handles
@@ -210,7 +214,10 @@ class Service:
         self.status = Status.DRAINING
         if self._shadow is not None:
             self._shadow.drain()
-        jobs = None if self._jobs is None else asyncio.create_task(asyncio.to_thread(self._jobs.drain, seconds))
+        jobs = None
+        if self._jobs is not None:
+            give_back = partial(self._jobs.drain, seconds)
+            jobs = asyncio.create_task(_at_most(seconds + GIVE_BACK_SECONDS, "committor jobs", give_back))
         if self.active and not self._hurried.is_set():
             self._idle.clear()
             with suppress(TimeoutError):
@@ -225,12 +232,34 @@ class Service:
     async def close(self) -> None:
         """Give unfinished jobs back; stop the engine after its current step."""
         if self._shadow is not None:
-            await asyncio.to_thread(self._shadow.close)
+            await _at_most(GIVE_BACK_SECONDS, "the shadow audit", self._shadow.close)
         if self._jobs is not None:
-            await asyncio.to_thread(self._jobs.close)
+            await _at_most(GIVE_BACK_SECONDS, "committor jobs", self._jobs.close)
         if self._backend is not None:
-            await asyncio.to_thread(self._backend.engine.close)
-        self._workers.shutdown(cancel_futures=True)
+            await _at_most(CLOSE_SECONDS, "the engine", self._backend.engine.close)
+        self.workers.close()
+
+
+async def _at_most(seconds: float, what: str, function: Callable[[], None]) -> None:
+    """Run `function` on a thread of its own, and go on without it after `seconds`: a shutdown must end.
+
+    A daemon: what is left of it ends with the process.
+    """
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def run() -> None:
+        try:
+            function()
+        except Exception:
+            logger.exception("%s could not be ended in order", what)
+        with suppress(RuntimeError):  # the loop has been closed meanwhile
+            loop.call_soon_threadsafe(ended.set)
+
+    threading.Thread(target=run, name="astargate-shutdown", daemon=True).start()
+    try:
+        await asyncio.wait_for(ended.wait(), seconds)
+    except TimeoutError:
+        logger.warning("%s did not end within %g s; the shutdown goes on", what, seconds)
 
 
 def _abandon(submitted: Future[list[Handle]]) -> None:

@@ -238,14 +238,24 @@ LISTS = {
 }
 
 
+PREFACE = f"""# How the code is laid out
+
+Printed by `python -m tests.structure`, with `--rev` for another commit beside the present one. A circle is a group of
+modules, or of folders, that import each other; imports that only type checkers follow count. A passage is {WINDOW}
+lines of code that stand word for word in two places. Generated modules are left out, and those that name a package."""
+
+
 def report(trees: Mapping[str, Tree]) -> str:
-    """The summary, then the first entries of every list."""
+    """The page: a summary, then the first entries of every list."""
     figures = [summary(tree) for tree in trees.values()]
     lists = {title: [getattr(tree, name)[:SHOWN] for tree in trees.values()] for title, name in LISTS.items()}
     # Imported last: a module that is loaded already would be measured in place of another commit's.
     from gate_models.offline.runs.markdown import table
 
-    parts = [table(["measure", *trees], [[measure, *(one[measure] for one in figures)] for measure in figures[0]])]
+    parts = [
+        PREFACE,
+        table(["measure", *trees], [[measure, *(one[measure] for one in figures)] for measure in figures[0]]),
+    ]
     for title, columns in lists.items():
         parts.append(f"## {title}\n\n{table(list(trees), side_by_side(columns)) if any(columns) else 'None.'}")
     return "\n\n".join(parts)

@@ -145,6 +145,10 @@ class Constraint:
         """Strings that every satisfying text contains, also inside words."""
         return ()
 
+    def verbatim(self) -> tuple[str, ...]:
+        """Strings that every satisfying text contains to the letter, also inside words."""
+        return ()
+
     def minimum_words(self) -> int:
         """Lower bound, at least 1, on the white-space separated words of a satisfying text.
 
@@ -155,6 +159,19 @@ class Constraint:
     def maximum_words(self) -> int | None:
         """Upper bound on the white-space separated words of a satisfying text; None where there is none."""
         return None
+
+    def usual_words(self) -> int:
+        """Words that a satisfying text usually has at least; a canvas is chosen by them, and nothing is refused."""
+        return self.minimum_words()
+
+    def minimum_characters(self) -> int:
+        """Lower bound on the characters of a satisfying text, outer white space aside; ligatures are not considered."""
+        whole = (min(map(_letters, phrases)) for phrases in self.whole_words())
+        return max(2 * self.minimum_words() - 1, *map(_letters, self.anywhere()), *whole, 1)
+
+    def always_holds(self) -> bool:
+        """Whether every text that is not blank satisfies it, for certain."""
+        return False
 
     # -- what it contradicts: only certain contradictions are reported -----------------------------------------------
 
@@ -181,6 +198,11 @@ class Constraint:
     def example(cls) -> Self:
         """A valid constraint of this type, for documentation."""
         raise NotImplementedError
+
+
+def _letters(phrase: str) -> int:
+    """Letters and digits, which no comparison of this package ignores."""
+    return sum(character.isalnum() for character in phrase)
 
 
 REGISTRY: Final[dict[str, type[Constraint]]] = {}

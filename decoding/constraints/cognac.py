@@ -15,15 +15,11 @@ from typing import Any, ClassVar, Self
 
 from decoding.constraints import fields
 from decoding.constraints.base import Check, Constraint, ConstraintError, Facts, register
-from decoding.constraints.text import matcher, quoted
+from decoding.constraints.phrases import matcher
+from decoding.constraints.text import quoted
 
 _SHOWN = 5
 """Forbidden words named in an instruction or a detail: WordNet branches hold hundreds."""
-
-
-def with_plurals(words: Iterable[str]) -> tuple[str, ...]:
-    """Each word, and it with an s."""
-    return tuple(form for word in words for form in (word, word + "s"))
 
 
 @register
@@ -53,20 +49,25 @@ class Avoid(Constraint):
             fields.assign(self, topical=())
             return
         fields.assign(self, topical=fields.phrases(self.topical, "topical", limit=fields.MAX_LEXICON))
-        if not self.allowed_topical(self.forbidden):
+        if not self._on_topic_without(self.forbidden):
             raise ConstraintError("topical", "every word contains a forbidden one; list a word that may be used")
 
     def allowed_topical(self, forbidden: Iterable[str]) -> tuple[str, ...]:
         """Topical words that can be written without writing a forbidden one."""
-        banned = matcher(with_plurals(forbidden))
-        return tuple(form for form in self.topical if not banned.matches(form))
+        banned = matcher(tuple(forbidden), plurals=True)
+        return tuple(form for form in self.topical if not banned.occurs_in(form))
+
+    def _on_topic_without(self, forbidden: Iterable[str]) -> bool:
+        """Whether some topical word can be written without writing a forbidden one."""
+        banned = matcher(tuple(forbidden), plurals=True)
+        return not all(banned.occurs_in(form) for form in self.topical)
 
     def _checks(self, text: str) -> tuple[Check, ...]:
-        hits = sorted(matcher(with_plurals(self.forbidden)).matches(text))
+        hits = sorted(matcher(self.forbidden, plurals=True).matches(text))
         detail = f"found {quoted(hits[:_SHOWN])}" if hits else "no forbidden word"
         checks = [Check.graded("no forbidden word", not hits, 1 / (1 + len(hits)), detail)]
         if self.topical:
-            topical = sorted(matcher(with_plurals(self.topical)).matches(text))
+            topical = sorted(matcher(self.topical, plurals=True).matches(text))
             detail = f"found {quoted(topical[:_SHOWN])}" if topical else f"nothing about {self.topic}"
             checks.append(Check.graded(f"on topic: {self.topic}", bool(topical), 0.0, detail))
         return tuple(checks)
@@ -83,16 +84,16 @@ class Avoid(Constraint):
 
     def excluded_by(self, other: Constraint) -> str | None:
         """A forbidden word is demanded."""
-        banned = matcher(with_plurals(self.forbidden))
+        banned = matcher(self.forbidden, plurals=True)
         for phrases in other.whole_words():
-            if all(banned.matches(phrase) for phrase in phrases):
+            if all(banned.occurs_in(phrase) for phrase in phrases):
                 return f"{phrases[0]!r} is demanded and forbidden"
         return None
 
     def excluded_by_all(self, members: Sequence[Constraint]) -> str | None:
         """Every topical word is forbidden by some member."""
         forbidden = tuple(word for member in members if isinstance(member, Avoid) for word in member.forbidden)
-        if not self.topical or self.allowed_topical(forbidden):
+        if not self.topical or self._on_topic_without(forbidden):
             return None
         return "every topical word is forbidden by the avoid constraints together; list one that may be used"
 

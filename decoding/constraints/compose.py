@@ -1,4 +1,4 @@
-"""all_of: several constraints on one text, all of which must hold."""
+"""Compositions of constraints, and the one whose members all hold; `alternatives` has the others."""
 
 from __future__ import annotations
 
@@ -6,20 +6,82 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from decoding.constraints import fields
-from decoding.constraints.base import Check, Constraint, ConstraintError, Facts, register
+from decoding.constraints.base import Alternatives, Check, Constraint, ConstraintError, Facts, register
 from decoding.constraints.keywords import Keywords
 from decoding.constraints.length import LengthRatio
-from decoding.constraints.text import least_words_of, normalise, plural, standing_inside
+from decoding.constraints.phrases import standing_inside
+from decoding.constraints.text import least_words_of, normalise, plural
 
 MULTI_FAMILY = "ccg-multi"
+MAX_DEPTH: Final = 3
+"""Compositions within each other."""
+MAX_LEAVES: Final = 64
+"""Constraints of a composition in all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Composition(Constraint):
+    """Members and what they say together. A composition holds no other of its own type, and others two deep."""
+
+    constraints: tuple[Constraint, ...]
+
+    def __post_init__(self) -> None:
+        members = tuple(fields.array(self.constraints, "constraints", limit=fields.MAX_MEMBERS))
+        for index, member in enumerate(members):
+            if isinstance(member, type(self)):
+                raise ConstraintError(f"constraints[{index}]", f"is an {self.type}; list its members here instead")
+            if not isinstance(member, Constraint):
+                raise ConstraintError(f"constraints[{index}]", "must be a constraint")
+        fields.assign(self, constraints=members)
+        if self.depth() > MAX_DEPTH:
+            raise ConstraintError("constraints", f"are nested deeper than {MAX_DEPTH}; flatten them")
+        if self.leaves() > MAX_LEAVES:
+            raise ConstraintError("constraints", f"hold more than {MAX_LEAVES} constraints in all; use fewer")
+        self._check_members(members)
+
+    def _check_members(self, members: tuple[Constraint, ...]) -> None:
+        """Raise ConstraintError where no text can satisfy the composition."""
+        raise NotImplementedError
+
+    def depth(self) -> int:
+        """Compositions within each other, this one included."""
+        return 1 + max(member.depth() if isinstance(member, Composition) else 0 for member in self.constraints)
+
+    def leaves(self) -> int:
+        """Constraints in it that are no compositions."""
+        return sum(member.leaves() if isinstance(member, Composition) else 1 for member in self.constraints)
+
+    def facts(self) -> Facts:
+        parts = [member.facts() for member in self.constraints]
+        return Facts(
+            items=tuple(item for part in parts for item in part.items),
+            low=sum(part.low for part in parts),
+            high=sum(part.high for part in parts),
+            at_least=sum(part.at_least for part in parts),
+        )
+
+    def to_spec(self) -> dict[str, Any]:
+        return {"type": self.type, "constraints": [member.to_spec() for member in self.constraints]}
+
+    @classmethod
+    def members_schema(cls, description: str) -> dict[str, Any]:
+        """JSON Schema of a composition with `description` of its members."""
+        members = {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": fields.MAX_MEMBERS,
+            "items": {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]},
+            "description": description,
+        }
+        return fields.object_schema(cls.type, {"constraints": members}, ["constraints"])
 
 
 @register
 @dataclass(frozen=True, slots=True)
-class AllOf(Constraint):
+class AllOf(Composition):
     """All members hold; the checks are the members' in order, and the score is the mean over those checks.
 
     Members are constraints other than all_of, no two equal. Raises ConstraintError when two of them exclude each other.
@@ -29,16 +91,7 @@ class AllOf(Constraint):
     summary: ClassVar[str] = "Several constraints hold at once."
     families: ClassVar[tuple[str, ...]] = (MULTI_FAMILY,)
 
-    constraints: tuple[Constraint, ...]
-
-    def __post_init__(self) -> None:
-        members = tuple(fields.array(self.constraints, "constraints", limit=fields.MAX_MEMBERS))
-        for index, member in enumerate(members):
-            if isinstance(member, AllOf):
-                raise ConstraintError(f"constraints[{index}]", "is an all_of; list its members here instead")
-            if not isinstance(member, Constraint):
-                raise ConstraintError(f"constraints[{index}]", "must be a constraint")
-        fields.assign(self, constraints=members)
+    def _check_members(self, members: tuple[Constraint, ...]) -> None:
         check_compatible(members)
 
     def _checks(self, text: str) -> tuple[Check, ...]:
@@ -60,15 +113,6 @@ class AllOf(Constraint):
     def instruction(self) -> str:
         return " ".join(member.instruction() for member in self.constraints)
 
-    def facts(self) -> Facts:
-        parts = [member.facts() for member in self.constraints]
-        return Facts(
-            items=tuple(item for part in parts for item in part.items),
-            low=sum(part.low for part in parts),
-            high=sum(part.high for part in parts),
-            at_least=sum(part.at_least for part in parts),
-        )
-
     def required_text(self) -> tuple[str, ...]:
         """Each phrase as often as the member that needs it most, without single phrases that stand inside another."""
         needed: Counter[str] = Counter()
@@ -80,26 +124,53 @@ class AllOf(Constraint):
             kept += [] if times == 1 and normalise(phrase) in inner else [phrase] * times
         return tuple(kept)
 
+    def whole_words(self) -> tuple[Alternatives, ...]:
+        return tuple(phrases for member in self.constraints for phrases in member.whole_words())
+
+    def anywhere(self) -> tuple[str, ...]:
+        return tuple(phrase for member in self.constraints for phrase in member.anywhere())
+
+    def verbatim(self) -> tuple[str, ...]:
+        return tuple(phrase for member in self.constraints for phrase in member.verbatim())
+
     def minimum_words(self) -> int:
         return least_words(self.constraints)
 
-    def to_spec(self) -> dict[str, Any]:
-        return {"type": self.type, "constraints": [member.to_spec() for member in self.constraints]}
+    def maximum_words(self) -> int | None:
+        limits = [limit for member in self.constraints if (limit := member.maximum_words()) is not None]
+        return min(limits, default=None)
+
+    def usual_words(self) -> int:
+        return max(self.minimum_words(), *(member.usual_words() for member in self.constraints))
+
+    def minimum_characters(self) -> int:
+        return max(2 * self.minimum_words() - 1, *(member.minimum_characters() for member in self.constraints))
+
+    def always_holds(self) -> bool:
+        return all(member.always_holds() for member in self.constraints)
+
+    def excluded_by(self, other: Constraint) -> str | None:
+        """A member is."""
+        return next((reason for member in self.constraints if (reason := contradiction(member, other))), None)
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
-        members = {
-            "type": "array",
-            "minItems": 1,
-            "maxItems": fields.MAX_MEMBERS,
-            "items": {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]},
-            "description": "Constraints of any other type; they must not contradict each other.",
-        }
-        return fields.object_schema(cls.type, {"constraints": members}, ["constraints"])
+        return cls.members_schema("Constraints of any other type; they must not contradict each other.")
 
     @classmethod
     def example(cls) -> Self:
         return cls((Keywords(("dog", "beach")), LengthRatio.example()))
+
+
+def contradiction(first: Constraint, second: Constraint) -> str | None:
+    """Why no text can meet both, as far as either of them knows; None where one may."""
+    for one, other in ((first, second), (second, first)):
+        limit, needed = one.maximum_words(), other.minimum_words()
+        if limit is not None and needed > limit:
+            return f"at least {needed} and at most {limit} words are demanded"
+        if reason := one.excluded_by(other):
+            return reason
+    return None
 
 
 def least_words(members: Sequence[Constraint]) -> int:
@@ -128,18 +199,19 @@ def check_compatible(members: Sequence[Constraint]) -> None:
 
 def _check_words(members: Sequence[Constraint]) -> None:
     """Raise ConstraintError where a member allows fewer words than another needs, or all others together."""
+    needs = [member.minimum_words() for member in members]
+    together: int | None = None
     for index, member in enumerate(members):
         limit = member.maximum_words()
         if limit is None:
             continue
-        for other_index, other in enumerate(members):
-            needed = other.minimum_words()
+        for other_index, needed in enumerate(needs):
             if needed > limit:
                 later, earlier = max(index, other_index), min(index, other_index)
                 need = f"constraints[{other_index}] needs at least {plural(needed, 'word')}"
                 reason = f"contradicts constraints[{earlier}]: {need}, constraints[{index}] allows at most {limit}"
                 raise ConstraintError(f"constraints[{later}]", reason)
-        together = least_words(members)
+        together = least_words(members) if together is None else together
         if together > limit:
             raise ConstraintError(
                 f"constraints[{index}]", f"allows at most {plural(limit, 'word')}; the others need {together}"

@@ -20,7 +20,24 @@ MAX_SOURCE: Final = 20_000
 """Characters of a source text."""
 MAX_COUNT: Final = 10_000
 MAX_MEMBERS: Final = 16
-"""Members of an all_of."""
+"""Members of a composition."""
+MAX_CHARACTERS: Final = 200_000
+"""Of all strings of a constraint together: what they cost grows with them (WordNet's largest topic has 100,000)."""
+
+
+def check_size(spec: object) -> None:
+    """Raise `ConstraintError` where the strings of `spec`, which may be anything, are too long taken together."""
+    total, open_parts = 0, [spec]
+    while open_parts:
+        part = open_parts.pop()
+        if isinstance(part, str):
+            total += len(part)
+        elif isinstance(part, Mapping):
+            open_parts += [*part.keys(), *part.values()]
+        elif isinstance(part, (list, tuple)):
+            open_parts += part
+    if total > MAX_CHARACTERS:
+        raise ConstraintError("", f"holds {total} characters of text; at most {MAX_CHARACTERS} are allowed")
 
 
 def _kind(value: object) -> str:
@@ -64,17 +81,27 @@ def array(value: object, param: str, *, limit: int, minimum: int = 1) -> Sequenc
     return value
 
 
-def phrases(value: object, param: str, *, limit: int = MAX_KEYWORDS) -> tuple[str, ...]:
-    """Between 1 and `limit` phrases, no two alike but for case, white space or apostrophe style."""
+def phrases(value: object, param: str, *, limit: int = MAX_KEYWORDS, exact: bool = False) -> tuple[str, ...]:
+    """Between 1 and `limit` phrases, no two alike but for case, white space or apostrophe style.
+
+    With `exact` phrases that differ in case or apostrophes are two.
+    """
     seen: dict[str, int] = {}
     checked = []
     for index, item in enumerate(array(value, param, limit=limit)):
         one = phrase(item, f"{param}[{index}]")
-        first = seen.setdefault(normalise(one), index)
+        first = seen.setdefault(one if exact else normalise(one), index)
         if first != index:
             raise ConstraintError(f"{param}[{index}]", f"{one!r} repeats {param}[{first}]; list it once")
         checked.append(one)
     return tuple(checked)
+
+
+def flag(value: object, param: str) -> bool:
+    """True or false, and nothing that merely reads as such."""
+    if not isinstance(value, bool):
+        raise ConstraintError(param, f"must be true or false, not {_kind(value)}")
+    return value
 
 
 def integer(value: object, param: str, *, low: int, high: int = MAX_COUNT) -> int:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 
 from decoding.constraints import fields
 from decoding.constraints.base import Alternatives, Check, Constraint, ConstraintError, Facts, register
-from decoding.constraints.text import normalise, plural, required_words, treebank_tokens
+from decoding.constraints.text import lowered, normalise, plural, required_words, treebank_tokens, written_words
 
 AT_LEAST = "at_least"
 LESS_THAN = "less_than"
@@ -80,6 +80,12 @@ def _contained_in_words(key: str, demanded: Sequence[Alternatives]) -> int:
     return total
 
 
+def _contained_in_any(key: str, other: Constraint) -> int:
+    """Occurrences of `key` in what `other` demands: in all its whole words, or in one string that may be inside one."""
+    strings = (_contained(key, (phrase,)) for phrase in other.anywhere())
+    return max(_contained_in_words(key, other.whole_words()), *strings, 0)
+
+
 @register
 @dataclass(frozen=True, slots=True)
 class KeywordFrequency(Constraint):
@@ -121,13 +127,13 @@ class KeywordFrequency(Constraint):
         if self.relation == LESS_THAN:
             return 1
         # "warwar" holds "war" twice in one word; only white space inside the keyword forces more words.
-        return (len(self.keyword.split()) - 1) * self.count + 1
+        return max(0, len(written_words(self.keyword)) - 1) * self.count + 1
 
     def excluded_by(self, other: Constraint) -> str | None:
         """More occurrences are demanded: of a keyword that holds this one, or in demanded words."""
         if self.relation != LESS_THAN:
             return None
-        demanded = _contained_in_words(self.keyword, other.whole_words())
+        demanded = _contained_in_any(self.keyword, other)
         if isinstance(other, KeywordFrequency) and other.relation == AT_LEAST:
             demanded = other.count * _contained(self.keyword, (other.keyword,))
         return _crossed(demanded, self.count, f"occurrences of {self.keyword!r}")
@@ -164,11 +170,11 @@ class LetterFrequency(Constraint):
         letter = fields.phrase(self.letter, "letter")
         if len(letter) != 1:
             raise ConstraintError("letter", f"is {letter[:20]!r}; give exactly one character")
-        fields.assign(self, letter=letter.lower() if len(letter.lower()) == 1 else letter)
+        fields.assign(self, letter=lowered(letter) if len(lowered(letter)) == 1 else letter)
         _bound(self.relation, self.count)
 
     def _checks(self, text: str) -> tuple[Check, ...]:
-        occurrences = unicodedata.normalize("NFC", text).lower().count(self.letter.lower())
+        occurrences = lowered(text).count(lowered(self.letter))
         name = f"letter {self.letter}: {_wanted(self.relation, self.count)}"
         return (_compared(name, occurrences, self.relation, self.count),)
 
@@ -185,7 +191,7 @@ class LetterFrequency(Constraint):
         """More occurrences are demanded: of the letter, of a keyword that holds it, or in demanded words."""
         if self.relation != LESS_THAN:
             return None
-        demanded = _contained_in_words(self.letter, other.whole_words())
+        demanded = _contained_in_any(self.letter, other)
         if isinstance(other, LetterFrequency) and other.relation == AT_LEAST:
             demanded = other.count * int(other.letter.lower() == self.letter.lower())
         elif isinstance(other, KeywordFrequency) and other.relation == AT_LEAST:

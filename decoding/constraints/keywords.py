@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Final, Self
 
 from decoding.constraints import fields
 from decoding.constraints.base import Alternatives, Check, Constraint, ConstraintError, Facts, register
-from decoding.constraints.text import least_words_of, matcher, normalise, standing_inside
+from decoding.constraints.phrases import matcher, standing_inside
+from decoding.constraints.text import least_words_of, normalise
 
 Forms = tuple[tuple[str, tuple[str, ...]], ...]
 

@@ -1,6 +1,7 @@
 """Length: a band relative to a source text (paper, "Length"), and a plain range of words.
 
-A word is an element of `text.split()`, as in the paper.
+A word is an element of `text.split()`, as in the paper, unless it is nothing but punctuation: a dash between two words
+is none.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from decoding.constraints import fields
 from decoding.constraints.base import Check, Constraint, ConstraintError, Facts, register
-from decoding.constraints.text import plural, word_range
+from decoding.constraints.text import plural, word_range, written_words
 
 
 @register
@@ -33,6 +34,8 @@ class LengthRatio(Constraint):
 
     def __post_init__(self) -> None:
         fields.text(self.source, "source", limit=fields.MAX_SOURCE)
+        if not self.source_words:
+            raise ConstraintError("source", "has no word; give a text to be measured by")
         low = fields.number(self.low, "low", low=0.0, high=100.0)
         high = fields.number(self.high, "high", low=0.0, high=100.0, low_open=True)
         fields.assign(self, low=low, high=high)
@@ -45,8 +48,8 @@ class LengthRatio(Constraint):
 
     @property
     def source_words(self) -> int:
-        """Words of the source, at least 1."""
-        return len(self.source.split())
+        """Words of the source; at least 1 once it has been checked."""
+        return len(written_words(self.source))
 
     def word_range(self) -> tuple[int, int]:
         """Fewest (at least 1) and most words of a satisfying text; fewest > most when there is none."""
@@ -60,7 +63,7 @@ class LengthRatio(Constraint):
         return minimum, maximum
 
     def _checks(self, text: str) -> tuple[Check, ...]:
-        count = len(text.split())
+        count = len(written_words(text))
         ratio = count / self.source_words
         satisfied = self.low <= ratio <= self.high
         partial = self.high / ratio if ratio > self.high else ratio / self.low if self.low else 0.0
@@ -131,7 +134,7 @@ class WordCount(Constraint):
                 )
 
     def _checks(self, text: str) -> tuple[Check, ...]:
-        count = len(text.split())
+        count = len(written_words(text))
         above = self.max_words is not None and count > self.max_words
         satisfied = count >= self.min_words and not above
         partial = (self.max_words or 0) / count if above else count / max(self.min_words, 1)
@@ -149,6 +152,9 @@ class WordCount(Constraint):
 
     def maximum_words(self) -> int | None:
         return self.max_words
+
+    def always_holds(self) -> bool:
+        return self.min_words <= 1 and self.max_words is None
 
     def to_spec(self) -> dict[str, Any]:
         return {"type": self.type, "min_words": self.min_words, "max_words": self.max_words}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,10 +13,11 @@ from decoding.constraints.base import REGISTRY, Constraint, ConstraintError
 # isort: off
 # Each file registers its constraints; the catalogue and the API's schema list them in this order.
 from decoding.constraints import keywords, length, sentiment, ifeval, collie, cognac, compose  # noqa: F401
+from decoding.constraints import alternatives, regex, substrings, json_text, sizes, labels, predicates  # noqa: F401
 
 # isort: on
 from decoding.constraints import fields
-from decoding.constraints.compose import AllOf
+from decoding.constraints.compose import MAX_DEPTH, Composition
 from decoding.constraints.sentiment import Sentiment, SentimentScorer, shipped_sentiment
 from decoding.constraints.text import treebank_tokens
 
@@ -25,7 +27,9 @@ FAMILIES: Final[tuple[str, ...]] = (
     *("ifeval-kw-freq", "ifeval-letter-freq", "ifeval-capital-freq", "ifeval-no-comma"),
     *("collie-c07", "collie-c06a", "cognac-avoidance"),
 )
-"""Every family that a gate may be calibrated for."""
+"""The families of the benchmarks. A request may name one of its own besides."""
+FAMILY_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""What a family may be called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +45,13 @@ def parse(spec: Mapping[str, Any], *, scorers: Scorers | None = None) -> Constra
     Raises ConstraintError, with the path of the culprit, for an unknown type, unknown, missing or wrong fields,
     values out of bounds, and constraints that no text can satisfy.
     """
+    fields.check_size(spec)
+    return _parsed(spec, scorers, 1)
+
+
+def _parsed(spec: Mapping[str, Any], scorers: Scorers | None, depth: int) -> Constraint:
     cls = _class_of(spec)
-    names = {field.name: field for field in dataclasses.fields(cls) if field.name != "scorer"}
+    names = {field.name: field for field in dataclasses.fields(cls) if field.init and field.name != "scorer"}
     for name in spec:
         if name != "type" and name not in names:
             known = ", ".join(names) or "none"
@@ -51,8 +60,8 @@ def parse(spec: Mapping[str, Any], *, scorers: Scorers | None = None) -> Constra
         if name not in spec and field.default is dataclasses.MISSING:
             raise ConstraintError(name, f"is missing; {cls.type} needs it")
     values = {name: spec[name] for name in names if name in spec}
-    if cls is AllOf:
-        values["constraints"] = _members(values["constraints"], scorers)
+    if issubclass(cls, Composition):
+        values["constraints"] = _members(cls, values["constraints"], scorers, depth)
     if cls is Sentiment and scorers is not None:
         values["scorer"] = scorers.sentiment
     build: Callable[..., Constraint] = cls
@@ -67,14 +76,16 @@ def _class_of(spec: object) -> type[Constraint]:
     return REGISTRY[fields.choice(spec["type"], "type", tuple(REGISTRY))]
 
 
-def _members(value: object, scorers: Scorers | None) -> tuple[Constraint, ...]:
+def _members(outer: type[Constraint], value: object, scorers: Scorers | None, depth: int) -> tuple[Constraint, ...]:
+    if depth > MAX_DEPTH:
+        raise ConstraintError("", f"is nested deeper than {MAX_DEPTH} compositions; flatten it")
     members: list[Constraint] = []
     for index, member in enumerate(fields.array(value, "constraints", limit=fields.MAX_MEMBERS)):
         place = f"constraints[{index}]"
         try:
-            if _class_of(member) is AllOf:
-                raise ConstraintError("", "is an all_of; list its members here instead")
-            members.append(parse(member, scorers=scorers))
+            if _class_of(member) is outer:
+                raise ConstraintError("", f"is an {outer.type}; list its members here instead")
+            members.append(_parsed(member, scorers, depth + 1))
         except ConstraintError as error:
             raise error.under(place) from None
     return tuple(members)
@@ -100,6 +111,7 @@ def catalogue() -> list[dict[str, Any]]:
 
 
 def warm_up() -> None:
-    """Load what the first evaluation would: the tokeniser (about a second) and the sentiment weights."""
+    """Load what the first evaluation would: the tokeniser (about a second), the sentiment weights, the predicates."""
     treebank_tokens("warm")
     shipped_sentiment()
+    predicates.installed()

@@ -1,4 +1,4 @@
-"""Words and phrases of a text: normalisation, whole-phrase matching, and the two tokenisations of the benchmarks."""
+"""Words of a text: the form in which texts are compared, runs of word characters, and the benchmarks' tokenisations."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import re
 import string
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from typing import Final, Protocol, cast
 
 _APOSTROPHES: Final = str.maketrans({"\u2018": "'", "\u2019": "'", "\u02bc": "'", "\uff07": "'"})
 
-_CLITICS: Final = frozenset({"n't"})
+_DOTTED_I: Final = re.compile("i\u0307+")
+"""What lower case makes of the dotted capital I of Turkish."""
+
+CLITICS: Final = frozenset({"n't"})
 """Keywords that begin with a letter and yet are the tail of a word ("don't"): they need no boundary on their left."""
 
 
@@ -34,13 +37,21 @@ def _combining_marks() -> str:
 
 _WORD: Final = rf"[\w{_combining_marks()}]"
 _RUN: Final = re.compile(_WORD + "+")
-_ONE_WORD_CHARACTER: Final = re.compile(_WORD)
+_WORD_CHARACTER: Final = re.compile(_WORD)
 
 
 def normalise(text: str) -> str:
-    """Caseless comparison form: NFC, case folded, curly apostrophes straight, every run of white space one space."""
-    folded = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
-    return " ".join(folded.translate(_APOSTROPHES).split())
+    """Caseless comparison form: NFC, case folded, curly apostrophes straight, every run of white space one space.
+
+    The dotted capital I of Turkish is an i, as its lower case is: Unicode's folding leaves its dot behind.
+    """
+    folded = _DOTTED_I.sub("i", unicodedata.normalize("NFC", text).casefold())
+    return " ".join(unicodedata.normalize("NFC", folded).translate(_APOSTROPHES).split())
+
+
+def lowered(text: str) -> str:
+    """NFC and lower case, character by character; the dotted capital I of Turkish is one character here as well."""
+    return _DOTTED_I.sub("i", unicodedata.normalize("NFC", text).lower())
 
 
 def runs(text: str) -> list[str]:
@@ -52,81 +63,33 @@ def required_words(phrase: str) -> frozenset[str]:
     """Runs of word characters that stand in every text containing `phrase` as a whole phrase."""
     plain = normalise(phrase)
     words = runs(plain)
-    if plain in _CLITICS:
+    if plain in CLITICS:
         words = words[1:]
     return frozenset(words)
 
 
-def _is_word(character: str) -> bool:
-    return _ONE_WORD_CHARACTER.match(character) is not None
+def run_starts(plain: str) -> Iterator[int]:
+    """Where each run of word characters of a normalised text begins."""
+    return (run.start() for run in _RUN.finditer(plain))
 
 
-class PhraseMatcher:
-    """Finds whole phrases in a text, case ignored, in one pass whatever the number of phrases.
-
-    A side of a phrase that is a word character must meet a word boundary there (the `\\b` of the paper); a side that
-    is not ("c++", ".net", "'s") needs none, nor does the left side of the clitic "n't". Phrases are compared in
-    `normalise` form.
-    """
-
-    __slots__ = ("_headed", "_unheaded")
-
-    def __init__(self, phrases: Iterable[str]) -> None:
-        self._headed: dict[str, list[str]] = {}
-        self._unheaded: list[str] = []
-        for phrase in dict.fromkeys(normalise(phrase) for phrase in phrases):
-            if not phrase:
-                raise ValueError("a phrase to match must not be blank")
-            head = None if phrase in _CLITICS else _RUN.match(phrase)
-            if head:
-                self._headed.setdefault(head.group(), []).append(phrase)
-            else:
-                self._unheaded.append(phrase)
-
-    def matches(self, text: str) -> set[str]:
-        """The phrases (in `normalise` form) that occur in `text`."""
-        plain = normalise(text)
-        hits = {phrase for phrase in self._unheaded if _ends_whole_somewhere(phrase, plain)}
-        if not self._headed:
-            return hits
-        pending: dict[str, list[str]] = {}
-        for run in _RUN.finditer(plain):
-            head = run.group()
-            if head not in self._headed:
-                continue
-            if head not in pending:
-                pending[head] = [phrase for phrase in self._headed[head] if phrase in plain]
-            start = run.start()
-            whole = [p for p in pending[head] if plain.startswith(p, start) and _ends_whole(p, plain, start)]
-            if whole:
-                hits.update(whole)
-                pending[head] = [phrase for phrase in pending[head] if phrase not in hits]
-        return hits
+def run_at(plain: str) -> bool:
+    """Whether a normalised text begins with a word character."""
+    return _RUN.match(plain) is not None
 
 
-def _ends_whole(phrase: str, plain: str, start: int) -> bool:
-    end = start + len(phrase)
-    return end == len(plain) or not (_is_word(phrase[-1]) and _is_word(plain[end]))
+def written_words(text: str) -> list[str]:
+    """White-space separated words. What is nothing but punctuation, such as a dash between two words, is none."""
+    return [word for word in text.split() if _RUN.search(word) or not all(map(_is_punctuation, word))]
 
 
-def _ends_whole_somewhere(phrase: str, plain: str) -> bool:
-    start = plain.find(phrase)
-    while start >= 0 and not _ends_whole(phrase, plain, start):
-        start = plain.find(phrase, start + 1)
-    return start >= 0
+def _is_punctuation(character: str) -> bool:
+    return unicodedata.category(character)[0] == "P"
 
 
-@lru_cache(maxsize=64)
-def matcher(phrases: tuple[str, ...]) -> PhraseMatcher:
-    """A `PhraseMatcher` of `phrases`, remembered: word lists of avoidance hold thousands of entries."""
-    return PhraseMatcher(phrases)
-
-
-def standing_inside(phrases: Iterable[str]) -> set[str]:
-    """Those of `phrases` (in `normalise` form) that stand, as whole phrases, inside another one."""
-    listed = tuple(phrases)
-    every = PhraseMatcher(listed)
-    return {inner for phrase in listed for inner in every.matches(phrase) if inner != normalise(phrase)}
+def is_word_character(character: str) -> bool:
+    """Whether `character` is a letter, a digit, an underscore or a mark on one."""
+    return _WORD_CHARACTER.match(character) is not None
 
 
 def least_words_of(demands: Iterable[tuple[str, ...]]) -> int:
@@ -151,7 +114,7 @@ def least_words_of(demands: Iterable[tuple[str, ...]]) -> int:
 def _own_words(phrase: str) -> list[frozenset[str]]:
     """Runs of each white-space separated word of `phrase` that no other phrase's word can carry on its end."""
     plain = normalise(phrase)
-    hangs = plain in _CLITICS or not _is_word(plain[0])
+    hangs = plain in CLITICS or not is_word_character(plain[0])
     return [frozenset(parts) for word in plain.split()[hangs:] if (parts := runs(word))]
 
 
@@ -190,8 +153,8 @@ def collie_words(text: str) -> list[str]:
 
 def collie_form(word: str) -> str:
     """COLLIE's comparison form: lower case, without punctuation and spaces at the ends unless nothing else is there."""
-    lowered = word.lower()
-    return lowered.strip(string.punctuation + " ") or lowered
+    lower = lowered(word)
+    return lower.strip(string.punctuation + " ") or lower
 
 
 @lru_cache(maxsize=4096)

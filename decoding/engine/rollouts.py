@@ -35,7 +35,7 @@ def continuations(
         if policy.guidance_scale > 0.0:
             policy = replace(policy, preset="handoff", gate=HANDED_OFF)
         width = policy.tail_width if tail_width is None else tail_width
-        policy = replace(policy, tail_width=width, tail_threshold=policy.tail_threshold if width > 1 else None)
+        policy = policy.with_tail_width(width)
     if guided and policy.guidance_scale == 0.0:
         raise ValueError("a guided continuation needs guidance_scale > 0")
     return [

@@ -219,7 +219,7 @@ def _position_settings(rows: list[_Row], device: torch.device) -> PositionSettin
     return PositionSettings(
         scale=spread([job.policy.guidance_scale for job in jobs]),
         uniforms=torch.from_numpy(uniforms).to(device),
-        temperature=spread([job.sampling.temperature for job in jobs]),
+        temperature=spread([row.request.temperature for row in rows]),
         top_p=spread([job.sampling.top_p for job in jobs]),
         blocked=spread([float(job.sampling.suppress_eos) for job in jobs]) > 0,
         plausibility=spread([job.policy.plausibility or 0.0 for job in jobs]),

@@ -33,6 +33,8 @@ class Regime:
     tail_threshold: float | None = None
     top_p: float = 1.0
     plausibility: float | None = None
+    tail_rule: str = "top_k"
+    tail_temperature: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ SDK are generated from them. They are checked when built; `PolicyError.param` na
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
 from decoding.models.protocol import ReuseMode
@@ -14,6 +14,7 @@ from decoding.policy.checks import PolicyError, one_of, whole, within
 from decoding.policy.gate import GateSettings
 from decoding.policy.repair import REOPEN, Repair
 from decoding.sampling.commit_order import guidance_first_orders, guided_orders, order_names
+from decoding.sampling.tail_rule import TOP_K, tail_rules
 
 OnFallback = Literal["full_cfg", "base", "reject"]
 Preset = Literal["base", "full_cfg", "handoff", "parallel_tail", "reopen_repair", "auto"]
@@ -24,6 +25,7 @@ REUSE_MODES: Final = get_args(ReuseMode)
 TAIL_REFRESH: Final = 8
 NEEDS_REUSE: Final = "needs tail_reuse: it says how often what is reused is computed again"
 MAX_GUIDANCE_SCALE: Final = 20.0
+MAX_TEMPERATURE: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,12 @@ class DecodingPolicy:
     gate: GateSettings = field(default_factory=GateSettings)
     tail_width: int = 1
     """Positions committed per base step after handoff; 1 follows the schedule."""
+    tail_rule: str = TOP_K
+    """Which positions of a wide base step are committed together: the best (`top_k`), or only some that go well
+    together.
+    """
+    tail_temperature: float | None = None
+    """Temperature of base steps after a handoff; None: the request's."""
     tail_threshold: float | None = None
     """Adaptive tail: commit every token of at least this probability, at least what the schedule needs to end in time
     and at most `tail_width`.
@@ -104,6 +112,15 @@ class DecodingPolicy:
             raise PolicyError("order", f"'{self.order}' needs guidance_scale > 0")
 
     def _check_tail(self) -> None:
+        one_of("tail_rule", self.tail_rule, tail_rules())
+        if self.tail_rule != TOP_K and self.tail_width == 1:
+            raise PolicyError("tail_rule", "needs tail_width > 1: it chooses among several positions of a step")
+        if self.tail_temperature is not None:
+            within("tail_temperature", self.tail_temperature, 0.0, MAX_TEMPERATURE)
+            if self.guidance_scale == 0.0 or self.never_base:
+                raise PolicyError(
+                    "tail_temperature", "is only used after a handoff, which this policy never has; use temperature"
+                )
         if self.tail_threshold is not None:
             within("tail_threshold", self.tail_threshold, 0.0, 1.0)
             if self.tail_width == 1:
@@ -131,6 +148,23 @@ class DecodingPolicy:
     def never_base(self) -> bool:
         """Whether no step can be a base step."""
         return self.guidance_scale > 0.0 and self.gate.source == "never"
+
+    @property
+    def paced_by_tokens(self) -> bool:
+        """Whether the tokens say how many positions a wide base step commits: its rows are then known afterwards."""
+        return self.tail_threshold is not None or self.tail_rule != TOP_K
+
+    def with_tail_width(self, width: int) -> DecodingPolicy:
+        """This policy with another tail width; at 1 without the settings that need a wider one."""
+        if width > 1:
+            return replace(self, tail_width=width)
+        return replace(self, tail_width=1, tail_rule=TOP_K, tail_threshold=None)
+
+    def guided_throughout(self) -> DecodingPolicy:
+        """This policy as full CFG, without a tail and without repair."""
+        serial = self.with_tail_width(1)
+        never = GateSettings("never")
+        return replace(serial, preset="full_cfg", gate=never, tail_temperature=None, repair=None, budget_rows=None)
 
     def check_canvas(self, gen_length: int, canvas_field: str = "gen_length") -> None:
         """Raise where a width exceeds the canvas. `canvas_field` is the caller's name of the canvas length."""

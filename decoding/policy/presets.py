@@ -20,21 +20,13 @@ _PRESET_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "reopen_repair": {"repair": Repair()},
     "auto": {},
 }
+_TAIL: Final = ("tail_rule", "tail_temperature", "tail_threshold", "tail_reuse", "tail_refresh")
 _UNUSED: Final[Mapping[str, tuple[str, ...]]] = {
     "base": ("guided_width", "plausibility", "boost_threshold", "gate", "on_fallback"),
-    "full_cfg": ("gate", "on_fallback", "tail_width", "tail_threshold", "tail_reuse", "tail_refresh"),
+    "full_cfg": ("gate", "on_fallback", "tail_width", *_TAIL),
     "auto": (
-        *(
-            "guided_width",
-            "order",
-            "plausibility",
-            "boost_threshold",
-            "gate",
-            "tail_width",
-            "tail_threshold",
-            "tail_reuse",
-        ),
-        *("tail_refresh", "on_fallback", "repair"),
+        *("guided_width", "order", "plausibility", "boost_threshold", "gate", "tail_width"),
+        *(*_TAIL, "on_fallback", "repair"),
     ),
 }
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from decoding.constraints.base import Check
+from decoding.constraints.text import written_words
 from decoding.repair.passes import DecodedText, Values
 from decoding.repair.selectors import TOLERANCE, RepairContext
 
@@ -31,7 +32,7 @@ def words_missing(context: RepairContext) -> int:
     Too long is a text of which some check would score better without any one of its words; as many are too many as have
     to go from its end until that check holds.
     """
-    words, predicate = context.decoded.text.split(), context.predicate
+    words, predicate = written_words(context.decoded.text), context.predicate
     lacking = predicate.minimum_words() - len(words)
     if lacking > 0:
         return lacking

@@ -22,6 +22,7 @@ from decoding.sampling.block_schedule import BlockSchedule, check_blocks
 from decoding.sampling.commit_order import Order, step_order
 from decoding.sampling.kernel import Candidates
 from decoding.sampling.selection import Limits, Standing, in_margins, inside_words, select
+from decoding.sampling.tail_rule import TOP_K, Tail
 
 
 class MaskLeftError(RuntimeError):
@@ -98,6 +99,11 @@ class CanvasState:
     def width(self) -> int:
         """Positions a step that the policy asks for in this phase (1: as scheduled)."""
         return self.job.policy.guided_width if self.phase == "guided" else self.job.policy.tail_width
+
+    @property
+    def temperature(self) -> float:
+        """Temperature of the next step."""
+        return self.job.temperature(self.phase)
 
     @property
     def wide(self) -> bool:
@@ -217,10 +223,16 @@ class CanvasState:
             eligible,
             order=order,
             uniforms=self._order_uniforms(order, positions),
-            limits=Limits(scheduled, quota, confidence, boost),
+            limits=Limits(scheduled, quota, confidence, boost, None if guided else self._tail()),
             canvas=self.tokens,
             standing=self._standing(candidates.token, positions),
         )
+
+    def _tail(self) -> Tail | None:
+        policy = self.job.policy
+        if policy.tail_rule == TOP_K:
+            return None
+        return Tail(policy.tail_rule, self.mask_id, frozenset(self.end_ids))
 
     def _order_uniforms(self, order: Order, positions: NDArray[np.int64]) -> torch.Tensor:
         """What a random order ranks by; nothing is drawn for the others."""

@@ -11,8 +11,9 @@ from decoding.gates.builtin import NeverGate
 from decoding.gates.protocol import Gate, Regime
 from decoding.policy.decoding_policy import DecodingPolicy
 from decoding.records.ledger import Purpose
+from decoding.records.trace import Phase
 from decoding.sampling.block_schedule import Place, planned_rows
-from decoding.sampling.commit_order import needs_noise
+from decoding.sampling.commit_order import CONFIDENCE_KINDS, needs_noise
 from decoding.sampling.noise import NoiseKey
 
 Record = Literal["commits", "gate", "stats", "fill"]
@@ -144,7 +145,13 @@ class Job:
     @property
     def draws(self) -> bool:
         """Whether noise has a say in what is decoded."""
-        return self.sampling.temperature > 0.0 or needs_noise(self.policy.order)
+        warm = max(self.sampling.temperature, self.policy.tail_temperature or 0.0) > 0.0
+        return warm or needs_noise(self.policy.order) or CONFIDENCE_KINDS[self.sampling.confidence].needs_noise
+
+    def temperature(self, phase: Phase) -> float:
+        """The temperature of a step."""
+        tail = None if phase == "guided" else self.policy.tail_temperature
+        return self.sampling.temperature if tail is None else tail
 
     def planned_rows(self, handoff_step: int | None = None) -> int:
         """Rows of a run from an empty canvas that hands off at `handoff_step`.
@@ -157,7 +164,7 @@ class Job:
             handoff_step = 0 if self.starts_base else self.steps if planned is None else planned
         policy = self.policy
         guided = policy.guided_width if policy.boost_threshold is None else 1
-        tail = policy.tail_width if policy.tail_threshold is None else 1
+        tail = 1 if policy.paced_by_tokens else policy.tail_width
         return planned_rows(self.gen_length, self.steps, self.block_length, handoff_step, guided, tail)
 
 
@@ -181,5 +188,7 @@ def regime_of(job: Job, model_hash: str) -> Regime:
         boost_threshold=policy.boost_threshold,
         plausibility=policy.plausibility,
         tail_threshold=policy.tail_threshold,
+        tail_rule=policy.tail_rule,
+        tail_temperature=policy.tail_temperature,
         top_p=job.sampling.top_p,
     )

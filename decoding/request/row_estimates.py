@@ -64,7 +64,7 @@ def skipped_rows(job: Job, trace: Trace, spent: int, handoff_step: int | None) -
     policy, every = job.policy, trace.steps
     base = [stats for stats in every if stats.phase == "base"]
     free = policy.boost_threshold is not None or policy.gate.recheck is not None
-    if not free and (policy.tail_threshold is None or not base):
+    if not free and (not policy.paced_by_tokens or not base):
         return max(0, job.planned_rows(handoff_step) - spent)
     pace = max(1.0, sum(len(stats.positions) for stats in base or every) / len(base or every))
     return (1 if base else 2) * math.ceil(sum(len(stats.filled) for stats in every) / pace)

@@ -6,12 +6,12 @@ import math
 
 from decoding.models.protocol import ModelSpec
 from decoding.policy.checks import PolicyError
+from decoding.policy.decoding_policy import MAX_TEMPERATURE
 from decoding.request.job import Job
 from decoding.sampling.block_schedule import check_blocks
 from decoding.sampling.commit_order import CONFIDENCE_KINDS
 
 MAX_STEPS = 4096
-MAX_TEMPERATURE = 5.0
 
 
 class JobError(ValueError):
@@ -27,18 +27,11 @@ def check_job(job: Job, spec: ModelSpec, *, invariant: bool = False, canvas_fiel
 
     Errors call the canvas length `canvas_field`.
     """
-    if not 1 <= job.gen_length <= spec.max_canvas:
-        raise JobError(canvas_field, f"must be from 1 to {spec.max_canvas} for model {spec.name}")
-    if not 1 <= job.steps <= MAX_STEPS:
-        raise JobError("steps", f"must be from 1 to {MAX_STEPS}")
+    check_shape(job.gen_length, job.steps, job.block_length, spec, canvas_field)
     if len(job.prompt_ids) > spec.max_prompt:
         raise JobError("prompt", f"has {len(job.prompt_ids)} tokens; model {spec.name} takes at most {spec.max_prompt}")
     if any(not 0 <= i < spec.vocab_size for i in job.prompt_ids):
         raise JobError("prompt", "holds a token id outside the vocabulary")
-    try:
-        check_blocks(job.gen_length, job.steps, job.block_length, canvas_field)
-    except ValueError as error:
-        raise JobError("block_length", str(error)) from None
     for policy in (job.policy, *(attempt.policy for attempt in job.attempts)):
         try:
             policy.check_canvas(job.gen_length, canvas_field)
@@ -50,6 +43,20 @@ def check_job(job: Job, spec: ModelSpec, *, invariant: bool = False, canvas_fiel
     _check_start(job, spec)
     if job.judged:
         _check_judged(job)
+
+
+def check_shape(
+    gen_length: int, steps: int, block_length: int | None, spec: ModelSpec, canvas_field: str = "gen_length"
+) -> None:
+    """Raise `JobError` unless a canvas of this shape can be decoded: nothing can be planned on another one."""
+    if not 1 <= gen_length <= spec.max_canvas:
+        raise JobError(canvas_field, f"must be from 1 to {spec.max_canvas} for model {spec.name}")
+    if not 1 <= steps <= MAX_STEPS:
+        raise JobError("steps", f"must be from 1 to {MAX_STEPS}")
+    try:
+        check_blocks(gen_length, steps, block_length, canvas_field)
+    except ValueError as error:
+        raise JobError("block_length", str(error)) from None
 
 
 def _check_judged(job: Job) -> None:

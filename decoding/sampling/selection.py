@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from decoding.sampling.commit_order import Order, commit_count, ranked, reached_first
 from decoding.sampling.kernel import Candidates
+from decoding.sampling.tail_rule import Tail, TailStep, together
 
 Positions = NDArray[np.int64]
 APART = 4.0
@@ -30,6 +31,8 @@ class Limits:
     """Adaptive tail: beyond the schedule only tokens of at least this probability."""
     boost: float | None = None
     """Guidance first: beyond the schedule only tokens that guidance raises by at least this much, each once."""
+    tail: Tail | None = None
+    """Which positions of a wide base step go together; None: the best."""
 
 
 def inside_words(
@@ -98,10 +101,34 @@ def select(
     minimum = max(1, limits.scheduled)
     if limits.boost is not None:
         return np.sort(_boosted(candidates, sequence, late, canvas, limits, limits.boost))
+    if limits.tail is not None:
+        step = _tail_step(candidates, positions, sequence, canvas, limits.tail, limits.confidence or 0.0)
+        return together(limits.tail.rule, step, minimum, limits.quota)
     if limits.confidence is not None:
         sequence = sequence[reached_first(candidates.probability[sequence], limits.confidence).numpy()]
     count = commit_count(limits.quota, int(eligible.size), candidates.probability[sequence], limits.confidence, minimum)
     return np.sort(sequence[:count])
+
+
+def _tail_step(
+    candidates: Candidates,
+    positions: Positions,
+    sequence: Positions,
+    canvas: NDArray[np.int64],
+    tail: Tail,
+    threshold: float,
+) -> TailStep:
+    return TailStep(
+        sequence=sequence.tolist(),
+        positions=positions.tolist(),
+        tokens=candidates.token.tolist(),
+        probability=candidates.probability.tolist(),
+        entropy=candidates.entropy.tolist(),
+        canvas=canvas.tolist(),
+        mask_id=tail.mask_id,
+        end_ids=tail.end_ids,
+        threshold=threshold,
+    )
 
 
 def _boosted(

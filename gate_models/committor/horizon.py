@@ -60,7 +60,7 @@ def record_job(job: Job, label: str) -> Job:
     policy = job.policy
     if policy.guidance_scale == 0.0:
         raise ValueError("a horizon needs guidance_scale > 0: it says when guidance may end")
-    policy = replace(policy, preset="full_cfg", gate=GateSettings("never"), tail_width=1, tail_threshold=None)
+    policy = policy.guided_throughout()
     noise = replace(job.noise, purpose="generate", arm=f"{label}|record", rollout=0, round=0)
     return replace(job, policy=policy, gate=NeverGate(), noise=noise, record="stats")
 
@@ -188,13 +188,10 @@ def switch_jobs(job: Job, step: int, count: int, *, label: str, first: int = 0, 
     """`count` fresh runs of `job` that hand off before step `step` (T: never): the rollouts of S(step), Section 3.3."""
     never = step >= job.steps
     gate = GateSettings("never") if never else GateSettings("fraction", fraction=step / job.steps)
-    policy = replace(
-        job.policy,
-        preset="full_cfg" if never else "handoff",
-        gate=gate,
-        tail_width=1 if never else tail_width,
-        tail_threshold=None,
-    )
+    if never:
+        policy = job.policy.guided_throughout()
+    else:
+        policy = replace(job.policy, preset="handoff", gate=gate, tail_threshold=None).with_tail_width(tail_width)
     built = NeverGate() if gate.fraction is None else FractionGate(gate.fraction)
     noise = replace(job.noise, purpose="rollout", arm=f"{label}|switch{step}-k{tail_width}", round=0)
     return [

@@ -24,7 +24,7 @@ def decode(body: dict[str, Any], *, model: str = "mini", device: str = "cpu") ->
     try:
         request = GenerateRequest.model_validate(body)
     except ValidationError as error:
-        located = [{**found, "loc": ("body", *found["loc"])} for found in error.errors()]
+        located = [{**detail, "loc": ("body", *detail["loc"])} for detail in error.errors()]
         raise FailedError(str(from_validation(located))) from None
     if request.audit_share is not None:
         raise FailedError("audit_share needs a server: nothing is audited here")

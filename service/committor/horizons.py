@@ -9,7 +9,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 from sqlalchemy import Connection, and_, delete, select
@@ -23,6 +23,8 @@ from service.storage.database import Database, DatabaseError, storable
 
 NOT_IN_A_SETTING: Final = ("preset", "gate", "on_fallback", "repair", "budget_rows")
 """Policy fields that do not change how a text is decoded once its handoff step is fixed."""
+LATER: Final = ("plausibility", "tail_rule", "tail_temperature")
+"""Policy fields that earlier measurements do not know: at their defaults they change no digest."""
 UNKNOWN: Final = (
     'no horizon is recorded for this prompt, constraint and setting; POST /committor with "horizon": true measures one'
 )
@@ -34,7 +36,11 @@ UNKEPT: Final = (
 
 def setting_of(job: Job, model_hash: str) -> str:
     """Digest of what determines the distribution of a run with a given handoff step: all but seed, gate and repair."""
+    defaults = {item.name: item.default for item in fields(job.policy)}
     policy = {name: value for name, value in asdict(job.policy).items() if name not in NOT_IN_A_SETTING}
+    for name in LATER:
+        if policy[name] == defaults[name]:
+            del policy[name]
     shape = job.gen_length, job.steps, job.block_length, asdict(job.sampling)
     return _digest(subject_of(job), model_hash, policy, shape)
 

@@ -6,6 +6,7 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from decoding.gates.protocol import Regime
@@ -30,7 +31,7 @@ UNUSED: Final = ("on_fallback", "tail_reuse", "tail_refresh", "repair", "budget_
 """Policy fields that a measurement does not use; key-value reuse is approximate, measurements are exact."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CommittorPlan:
     """What a committor job does. `job` guides to the end; `start` is the given state, None where it is recorded."""
 
@@ -58,7 +59,7 @@ class CommittorPlan:
     def rollouts(self) -> int:
         return len(self.points) * len(self.arms) * self.count
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """Upper estimate of the forward evaluations: about 15.4 N T + 2 T for a horizon."""
         empty = self.start or (0,) * self.job.gen_length
@@ -168,6 +169,10 @@ def _start(
         step = step_at(fraction, job.steps)
         if step >= job.steps:
             raise invalid("state.fraction", f"is step {step} of {job.steps}: nothing is left to decode")
+        longest = job.planned_rows(job.steps) // 2
+        if step >= longest:
+            taken = f"is step {step}, but with policy.guided_width {job.policy.guided_width} the guided run ends after"
+            raise invalid("state.fraction", f"{taken} {longest} steps: nothing is left to decode")
         return None, (GridPoint(step, (fraction,)),)
     name = "state.text" if request.state and request.state.text is not None else "state.tokens"
     mask = model.spec.mask_id

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -34,8 +34,18 @@ WAIT_SECONDS: Final = 0.1
 RETRY_SECONDS: Final = 1.0
 
 
+NOTHING_LEFT: Final = (
+    "the guided run had ended before the point that was asked for: steps that commit several positions (guided_width) "
+    "and ends of text (eos_fill) shorten it; ask for an earlier fraction"
+)
+"""Error of a job that its request is at fault for, which only the run can tell."""
+
+
 class NothingToMeasureError(ValueError):
-    """The run leaves no state to continue from; the message says why."""
+    """The run leaves no state to continue from."""
+
+    def __init__(self) -> None:
+        super().__init__(NOTHING_LEFT)
 
 
 class StoppedError(RuntimeError):
@@ -92,6 +102,14 @@ class JobRun:
             for s in recording["states"]
         )
         kept = self.lasting(lambda: self.store.rollouts(self.job))
+        while waiting := self._missing(states, kept):
+            kept += self._continue(waiting)
+        return Finished(states, tuple(kept), int(recording["rows"]))
+
+    def _missing(
+        self, states: Sequence[RecordedRun], kept: Sequence[RolloutRecord]
+    ) -> deque[tuple[RolloutRecord, Job]]:
+        """The continuations that are not kept yet, and what each is decoded from."""
         done = {(rollout.step, rollout.arm, rollout.rollout) for rollout in kept}
         waiting: deque[tuple[RolloutRecord, Job]] = deque()
         for recorded in states:
@@ -99,8 +117,7 @@ class JobRun:
                 for index, job in enumerate(cell_jobs(recorded.state(self.plan.job), arm, self.plan.count)):
                     if (recorded.step, arm.name, index) not in done:
                         waiting.append((RolloutRecord(recorded.step, arm.name, index, False, 0.0, 0), job))
-        kept += self._continue(waiting)
-        return Finished(states, tuple(kept), int(recording["rows"]))
+        return waiting
 
     def lasting(self, call: Callable[[], T]) -> T:
         """`call`, again and again while the database cannot be reached."""
@@ -123,7 +140,7 @@ class JobRun:
             outcome = self._wait(self._submit([job])[0]).result()
             frozen = freeze_states(outcome, LABEL, mask, plan.points)
             if not frozen:
-                raise NothingToMeasureError("the guided run had ended before the point that was asked for (eos_fill)")
+                raise NothingToMeasureError
             states = [RecordedRun(each.point.step, each.state.canvas, each.state.place) for each in frozen]
             rows = outcome.ledger.total
         recording = {"states": [asdict(state) for state in states], "rows": rows}
@@ -143,9 +160,12 @@ class JobRun:
                     handles = self._submit([job for _, job in batch])
                     flying += zip([record for record, _ in batch], handles, strict=True)
                 self._wait(flying[0][1], WAIT_SECONDS)
-                ended = [(record, handle) for record, handle in flying if handle.done]
-                flying = deque((record, handle) for record, handle in flying if not handle.done)
-                unsaved += [self._judged(record, handle) for record, handle in ended]
+                for _ in range(len(flying)):  # each is asked once: one may end at any moment
+                    record, handle = flying.popleft()
+                    if handle.done:
+                        unsaved.append(self._judged(record, handle))
+                    else:
+                        flying.append((record, handle))
                 if unsaved and (time.monotonic() - saved > SAVE_SECONDS or not (waiting or flying)):
                     everything += self._save(unsaved)
                     unsaved, saved = [], time.monotonic()

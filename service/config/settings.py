@@ -189,13 +189,6 @@ class Settings(BaseSettings):
         """`allowed_hosts` as a list."""
         return [host.strip().lower() for host in self.allowed_hosts.split(",") if host.strip()]
 
-    @field_validator("host", mode="before")
-    @classmethod
-    def _check_host(cls, host: object) -> object:
-        if isinstance(host, str) and not host.strip():
-            raise ValueError("names no address; 0.0.0.0 listens on every one that this machine has")
-        return host
-
     @field_validator("traces")
     @classmethod
     def _check_traces(cls, wanted: bool) -> bool:
@@ -204,6 +197,20 @@ class Settings(BaseSettings):
         if wanted and not any(os.environ.get(f"OTEL_EXPORTER_OTLP_{end}") for end in ("ENDPOINT", "TRACES_ENDPOINT")):
             raise ValueError("needs the environment variable OTEL_EXPORTER_OTLP_ENDPOINT: where the traces go")
         return wanted
+
+    @field_validator("gates")
+    @classmethod
+    def _check_gates(cls, folder: Path | None) -> Path | None:
+        if folder is not None and not folder.is_dir():
+            raise ValueError(f"{folder} is no folder; give one that astargate gate train has written, or leave it out")
+        return folder
+
+    @field_validator("host")
+    @classmethod
+    def _check_host(cls, host: str) -> str:
+        if not host.strip():
+            raise ValueError("is empty; 0.0.0.0 or :: listens on every address, 127.0.0.1 on this machine alone")
+        return host
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:

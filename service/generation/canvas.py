@@ -83,7 +83,8 @@ def _comfortable(needed: int, constraint: Constraint | None, spec: ModelSpec) ->
         usual = spec.family_canvas.get(constraint.family, usual)
         if needed <= ROOMY * usual:
             return usual
-    words = 1 if constraint is None else constraint.minimum_words()
+    words = 1 if constraint is None else constraint.usual_words()
     listed = bool(constraint is not None and constraint.required_text())
-    wanted = 2 * needed + 4 if listed else words + max(4, words // 4)
+    roomy = words + max(4, words // 4)
+    wanted = max(2 * needed + 4, roomy if words > needed else 0) if listed else roomy
     return min(spec.max_canvas, max(usual, wanted))

@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from decoding.engine.handle import DecodingResult, Handle
 from service.generation.prepare import Prepared
+from service.http.disconnect import deadline_passed
+
+DEADLINE_GRACE: Final = 0.2
+"""Seconds that the engine gets to end an overdue request itself; it cannot while a step or a verdict takes longer."""
 
 
 class Bridge:
@@ -53,6 +58,7 @@ class Generation:
         self._every_step = every_step
         self._updated = asyncio.Event()
         self._aborted: Exception | None = None
+        self._overdue: asyncio.TimerHandle | None = None
         for handle in self.handles:
             bridge.watch(handle, self._notified)
         self._updated.set()  # a handle may have ended before it was watched
@@ -101,10 +107,20 @@ class Generation:
                 handle.cancel()
 
     def __enter__(self) -> Generation:
+        deadline = self.prepared.job.deadline
+        if deadline is not None:
+            seconds = deadline - time.monotonic() + DEADLINE_GRACE
+            self._overdue = asyncio.get_running_loop().call_later(seconds, self._pass_deadline)
         return self
+
+    def _pass_deadline(self) -> None:
+        if not all(handle.done for handle in self.handles):
+            self.abort(deadline_passed())
 
     def __exit__(self, *exception: object) -> None:
         """Nothing decodes for a request that nobody waits for."""
+        if self._overdue is not None:
+            self._overdue.cancel()
         for handle in self.handles:
             self._bridge.forget(handle)
         self._cancel()

@@ -6,14 +6,15 @@ import secrets
 import time
 from typing import Any
 
-from decoding.constraints import Constraint, parse
+from decoding.constraints import FAMILIES, Constraint, parse
+from decoding.constraints.registry import FAMILY_NAME
 from decoding.models.protocol import DenoisingModel, ModelSpec
 from decoding.policy.decoding_policy import DecodingPolicy
 from decoding.policy.gate import GateSettings
 from decoding.policy.presets import resolve_policy
 from decoding.request.job import Job, Sampling
 from decoding.request.row_estimates import most_rows, selection_rows
-from decoding.request.validation import check_job
+from decoding.request.validation import check_job, check_shape
 from decoding.sampling.noise import NoiseKey
 from service.config.settings import Settings
 from service.generation.canvas import fitting_canvas
@@ -27,13 +28,14 @@ from service.schemas.policy import PolicyRequest
 def job_of(request: CanvasRequest, model: DenoisingModel, settings: Settings) -> Job:
     """The job of the request's first sample, without a gate; sample i differs in its seed, which is i higher.
 
-    Raises `ApiError`, `PolicyError` or `ConstraintError`, each naming the field at fault. Tokenizes: keep it off the
-    event loop.
+    Raises `ApiError`, `PolicyError`, `ConstraintError` or `JobError`, each naming the field at fault.
+    Tokenizes: keep it off the event loop.
     """
     constraint = None if request.constraint is None else parse(request.constraint)
     family = _family(request.family, constraint)
     canvas = fitting_canvas(request, constraint, model.codec, model.spec)
     _check_size(request, canvas.gen_length, settings)
+    check_shape(canvas.gen_length, canvas.steps, canvas.block_length, model.spec, request.names.gen_length)
     policy = resolve_policy(
         (request.policy and request.policy.preset) or "handoff",
         _given(request.policy),
@@ -59,7 +61,7 @@ def job_of(request: CanvasRequest, model: DenoisingModel, settings: Settings) ->
         family=family,
         constraint=None if constraint is None else constraint.to_spec(),
         predicate=constraint,
-        deadline=_deadline(request.deadline_s, settings),
+        deadline=deadline_of(request.deadline_s, request.arrived, settings),
     )
 
 
@@ -72,11 +74,16 @@ def check_request(
 
 
 def _family(named: str | None, constraint: Constraint | None) -> str | None:
+    """The named family: the client's own or the constraint's, as gates are never borrowed from another benchmark."""
     family = None if constraint is None else constraint.family
-    if named is not None and named != family:
+    if named is None or named == family:
+        return family
+    if not FAMILY_NAME.fullmatch(named):
+        raise invalid("family", "must have 1 to 64 letters, digits, dots, hyphens and underscores, no mark first")
+    if named in FAMILIES:
         belongs = f"this constraint's is '{family}'" if family else "this request belongs to none"
-        raise invalid("family", f"must be left out or the constraint's own; {belongs}")
-    return family
+        raise invalid("family", f"must be a name of your own, left out, or the constraint's own; {belongs}")
+    return named
 
 
 def _check_size(request: CanvasRequest, gen_length: int, settings: Settings) -> None:
@@ -135,10 +142,13 @@ def _prompt_ids(request: CanvasRequest, constraint: Constraint | None, model: De
         raise invalid(name, f"is empty; {hint} say what to write")
     text = " ".join(parts)
     try:
+        "".join([text, *(content for _, content in request.history or ())]).encode()
         if request.history is None:
             ids = model.codec.encode_prompt(text)
         else:
             ids = model.codec.encode_chat([*request.history, ("user", text)])
+    except UnicodeEncodeError:  # JSON can hold a lone surrogate
+        raise invalid(name, "is not valid Unicode text") from None
     except ValueError as error:
         raise invalid(name, f"cannot be encoded: {error}") from None
     if len(ids) > spec.max_prompt:
@@ -146,11 +156,12 @@ def _prompt_ids(request: CanvasRequest, constraint: Constraint | None, model: De
     return tuple(ids)
 
 
-def _deadline(seconds: float | None, settings: Settings) -> float | None:
+def deadline_of(seconds: float | None, arrived: float | None, settings: Settings) -> float | None:
+    """`time.monotonic()` value at which a request fails that arrived at `arrived` (None: now)."""
     if seconds is not None and seconds > settings.max_deadline:
         raise invalid("deadline_s", f"must be at most {settings.max_deadline:g} on this server")
     seconds = settings.default_deadline if seconds is None else seconds
-    return None if seconds is None else time.monotonic() + seconds
+    return None if seconds is None else (time.monotonic() if arrived is None else arrived) + seconds
 
 
 def _check_work(job: Job, samples: int, settings: Settings, *, trace: bool) -> None:

@@ -74,9 +74,11 @@ def prepare(
     gates: GateResolver,
     settings: Settings,
     recorded: RecordedHorizons | None = None,
+    *,
+    arrived: float | None = None,
 ) -> Prepared:
-    """A request to /generate as jobs; `prepare_canvas` says what it raises."""
-    asked = CanvasRequest.of(request, samples=request.n)
+    """A request to /generate as jobs; `prepare_canvas` says what it raises. Its deadline counts from `arrived`."""
+    asked = CanvasRequest.of(request, samples=request.n, arrived=arrived)
     prepared = prepare_canvas(asked, model, gates, settings, recorded, trace=request.trace)
     if request.audit_share is None:
         return prepared
@@ -118,6 +120,13 @@ def prepare_canvas(
         trace=trace,
         anchor_reason=anchor_reason,
     )
+
+
+def reads_database(policy: PolicyRequest | None) -> bool:
+    """Whether preparing a request of this policy looks up what its caller has measured."""
+    if policy is None:
+        return False
+    return asks_for_peak(policy.repair) or (policy.gate is not None and policy.gate.source == "recorded")
 
 
 def _with_attempts(job: Job, gates: GateResolver, model_hash: str, asked: PolicyRequest | None) -> Job:

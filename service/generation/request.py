@@ -49,6 +49,8 @@ class CanvasRequest:
     seed: int | None = None
     samples: int = 1
     deadline_s: float | None = None
+    arrived: float | None = None
+    """`time.monotonic()` value from which the deadline counts; None: from now."""
     names: FieldNames = FieldNames()
 
     @classmethod

@@ -1,12 +1,16 @@
-"""How an answer ends early: the client left, or the stream has said why."""
+"""How an answer ends early: the client left, its deadline passed, or the stream has said why."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from starlette.types import Receive
+
+from decoding.engine.handle import DecodingError
 
 T = TypeVar("T")
 
@@ -17,6 +21,25 @@ class ClientGoneError(Exception):
 
 class StreamEndedError(Exception):
     """A stream has told its client why it ended early; nothing more can be answered."""
+
+
+def deadline_passed() -> DecodingError:
+    """What a request fails with whose deadline passes, whatever it waits for."""
+    return DecodingError("the request's deadline has passed", "deadline")
+
+
+@asynccontextmanager
+async def until(deadline: float | None) -> AsyncIterator[None]:
+    """End the block with `deadline_passed` at `deadline`, a value of `time.monotonic`; None: never."""
+    seconds = None if deadline is None else max(0.0, deadline - time.monotonic())
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            yield
+    except TimeoutError:
+        if limit.expired():
+            raise deadline_passed() from None
+        raise
 
 
 async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:

@@ -34,7 +34,7 @@ class RequestContext:
             return
         given = Headers(scope=scope).get("x-request-id", "")
         identity = given if _GIVEN_ID.fullmatch(given) else f"req-{uuid.uuid4().hex}"
-        scope.setdefault("state", {})["request_id"] = identity
+        scope.setdefault("state", {}).update(request_id=identity, arrived=time.monotonic())
         REQUEST_ID.set(identity)  # the server runs each request in a context of its own
         trace.get_current_span().set_attribute("astargate.request_id", identity)
         began, status = time.monotonic(), None

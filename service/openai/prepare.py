@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from decoding.gates.protocol import GateResolver
@@ -27,10 +28,13 @@ def prepare_openai(
     gates: GateResolver,
     settings: Settings,
     recorded: RecordedHorizons | None = None,
+    *,
+    arrived: float | None = None,
 ) -> Prepared:
     """The request's jobs; raises what `prepare_canvas` raises, naming OpenAI's field."""
     _check(body, model)
-    return prepare_canvas(_canvas_request(body), model, gates, settings, recorded)
+    asked = replace(_canvas_request(body), arrived=arrived)
+    return prepare_canvas(asked, model, gates, settings, recorded)
 
 
 def _check(body: CompletionRequest | ChatRequest, model: DenoisingModel) -> None:

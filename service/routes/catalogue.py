@@ -8,11 +8,13 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from decoding import constraints
+from decoding.constraints.predicates import installed
 from decoding.policy.decoding_policy import PRESETS
 from decoding.policy.gate import GATE_FIELDS, GATE_SOURCES, gate_defaults
 from decoding.policy.presets import resolve_policy
 from decoding.policy.repair import SELECTORS
 from decoding.sampling.commit_order import CONFIDENCE_KINDS, order_names
+from decoding.sampling.tail_rule import tail_rules
 from gate_models.gates.sources import SOURCES
 from service.generation import replies
 from service.http.errors import ApiError
@@ -93,10 +95,19 @@ class ConstraintType(Reply):
     """The example in English, as it is put into the prompt."""
 
 
+class PredicateInfo(Reply):
+    name: str
+    description: str
+    instruction: str
+    """The predicate in English, as it is put into the prompt."""
+
+
 class ConstraintList(Reply):
     object: Literal["list"] = "list"
     data: list[ConstraintType]
     families: list[str]
+    predicates: list[PredicateInfo]
+    """What the type `python` may name on this server."""
 
 
 class GateSourceInfo(Reply):
@@ -120,6 +131,7 @@ class PolicyList(Reply):
     repair_selectors: list[str]
     orders: list[str]
     confidence_kinds: list[str]
+    tail_rules: list[str]
 
 
 @router.get("/models", responses=examples.errors(503), summary="The model and its limits")
@@ -174,6 +186,10 @@ async def constraint_types() -> ConstraintList:
     return ConstraintList(
         data=[ConstraintType.model_validate(entry) for entry in constraints.catalogue()],
         families=list(constraints.FAMILIES),
+        predicates=[
+            PredicateInfo(name=found.name, description=found.description, instruction=found.instruction)
+            for found in installed().values()
+        ],
     )
 
 
@@ -197,4 +213,5 @@ async def policies() -> PolicyList:
         repair_selectors=list(SELECTORS),
         orders=list(order_names()),
         confidence_kinds=list(CONFIDENCE_KINDS),
+        tail_rules=list(tail_rules()),
     )

@@ -11,7 +11,9 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Body, Query, Request
 from starlette.responses import Response
 
+from service.backend.backend import Backend
 from service.committor.plan import CommittorPlan, plan_of, with_seed
+from service.committor.run import NOTHING_LEFT
 from service.committor.tables import HorizonRecord, JobRecord, UnknownEntryError
 from service.committor.worker import JobWorker
 from service.config.settings import Settings
@@ -20,7 +22,7 @@ from service.http.body import BoundedRoute
 from service.http.disconnect import ClientGoneError, unless_gone
 from service.http.errors import ApiError, invalid
 from service.routes import examples
-from service.routes.common import ServiceDep
+from service.routes.common import ServiceDep, understood
 from service.schemas import committor as wire
 from service.schemas.committor import JobStatus
 
@@ -85,8 +87,8 @@ async def measure(
     """
     backend, jobs, key_id = service.admit(), service.jobs, caller_of(request)
     body = with_seed(body)
-    plan = await service.work(partial(plan_of, body, backend.model, service.settings))
-    _check_cost(plan, service.settings)
+    work = partial(_affordable_plan, body, backend, service.settings)
+    plan = await understood(request, service, body.policy, None, work)
     try:
         job, running = await jobs.query(partial(jobs.submit, key_id, body, plan))
     except ApiError as error:
@@ -98,6 +100,8 @@ async def measure(
         except ClientGoneError:
             await jobs.query(partial(jobs.cancel, key_id, job.id))
             raise
+    if job.error == NOTHING_LEFT:
+        raise invalid("state.fraction", f"cannot be measured: {job.error}")
     if job.status == "failed":
         raise ApiError(500, f"{job.id} failed: {job.error}", code="job_failed")
     headers = {"Location": f"{request.url.path}/{job.id}"}
@@ -110,6 +114,13 @@ async def _settled(jobs: JobWorker, key_id: str, job: JobRecord, running: Future
     """The job as it is once it has ended, or taken as long as a caller is let wait."""
     await asyncio.wait({asyncio.wrap_future(running)}, timeout=jobs.settings.committor_wait_seconds)
     return await jobs.query(partial(jobs.store.get, key_id, job.id)) or job
+
+
+def _affordable_plan(body: wire.CommittorRequest, backend: Backend, settings: Settings) -> CommittorPlan:
+    """What the request measures; worker thread. Raises what `plan_of` raises, and a 422 where it costs too much."""
+    plan = plan_of(body, backend.model, settings)
+    _check_cost(plan, settings)
+    return plan
 
 
 def _check_cost(plan: CommittorPlan, settings: Settings) -> None:

@@ -23,8 +23,9 @@ router = APIRouter(prefix="/v1", tags=["audit"])
 async def gate_audit(family: str, service: ServiceDep) -> GateAuditList:
     """Every gate of this model that was audited here, or would be. The gap is success of handoff less full CFG."""
     shadow, jobs = service.shadow, service.jobs
-    if family not in FAMILIES:
-        known = ", ".join(FAMILIES)
+    families = dict.fromkeys((*FAMILIES, *(gate.family for gate in shadow.watch.held)))
+    if family not in families:
+        known = ", ".join(families)
         raise ApiError(404, f"'{family[:SHOWN]}' is no family; there are {known}", code="not_found", param="family")
     records = {
         record.gate: record for record in await jobs.query(lambda: shadow.store.gates(shadow.model_hash, family))

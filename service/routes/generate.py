@@ -16,7 +16,7 @@ from service.http.auth import caller_of, require
 from service.http.body import BoundedRoute
 from service.lifecycle import Service
 from service.routes import examples
-from service.routes.common import ServiceDep, decoded
+from service.routes.common import ServiceDep, arrival, decoded, understood
 from service.schemas.generate import GenerateRequest, GenerateResponse
 from service.streaming import EventStream
 
@@ -44,9 +44,9 @@ async def generate(
         require(request, "admin", "audit_share")
     backend = service.admit()
     recorded = service.jobs.horizons_of(caller_of(request))
-    prepared = await service.work(
-        partial(prepare, body, backend.model, service.shadow.gates, service.settings, recorded)
-    )
+    arrived = arrival(request)
+    work = partial(prepare, body, backend.model, service.shadow.gates, service.settings, recorded, arrived=arrived)
+    prepared = await understood(request, service, body.policy, body.deadline_s, work)
     if body.stream:
         return EventStream(service, backend, prepared, request.scope["path"])
     return await decoded(request, service, prepared, partial(_content, service, backend, prepared))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from fastapi import APIRouter
 
 from service.routes import examples
@@ -14,6 +16,8 @@ router = APIRouter(tags=["health"])
 class Health(Reply):
     status: str
     model: str | None = None
+    database: Literal["reachable", "unreachable"] | None = None
+    """Whether committor jobs, measured horizons and audits can be kept and read; decoding goes on without."""
 
 
 @router.get("/health/live", summary="The process answers")
@@ -27,4 +31,5 @@ async def live() -> Health:
 @router.get("/health", include_in_schema=False)
 async def ready(service: ServiceDep) -> Health:
     """503 while the model loads and once the server drains."""
-    return Health(status="ready", model=service.open_backend().model.spec.name)
+    model = service.open_backend().model.spec.name
+    return Health(status="ready", model=model, database="reachable" if service.jobs.reachable else "unreachable")

@@ -20,7 +20,7 @@ from service.openai.prepare import prepare_openai
 from service.openai.replies import CHAT, COMPLETION, Shape
 from service.openai.stream import OpenAIStream
 from service.routes import examples
-from service.routes.common import ServiceDep, decoded
+from service.routes.common import ServiceDep, arrival, decoded, understood
 from service.schemas.openai import ChatReply, ChatRequest, CompletionReply, CompletionRequest
 
 router = APIRouter(prefix="/v1", tags=["openai"], route_class=BoundedRoute)
@@ -52,8 +52,9 @@ async def chat_completions(request: Request, service: ServiceDep, body: ChatRequ
 async def _answer(request: Request, service: Service, body: CompletionRequest | ChatRequest, shape: Shape) -> Response:
     backend = service.admit()
     recorded = service.jobs.horizons_of(caller_of(request))
-    work = partial(prepare_openai, body, backend.model, service.shadow.gates, service.settings, recorded)
-    prepared = await service.work(work)
+    model, gates, arrived = backend.model, service.shadow.gates, arrival(request)
+    work = partial(prepare_openai, body, model, gates, service.settings, recorded, arrived=arrived)
+    prepared = await understood(request, service, body.policy, body.deadline_s, work)
     if body.stream:
         with_usage = body.stream_options is not None and body.stream_options.include_usage
         route = request.scope["path"]

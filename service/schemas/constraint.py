@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import WithJsonSchema
 
-from decoding.constraints import catalogue
+from decoding.constraints import FAMILIES, catalogue
+from decoding.constraints.registry import FAMILY_NAME
 
 
 def _constraint_schema() -> dict[str, Any]:
@@ -16,5 +17,13 @@ def _constraint_schema() -> dict[str, Any]:
     ]
     return {"oneOf": kinds, "description": "What the text must satisfy; GET /v1/constraints describes every type."}
 
+
+FAMILY_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {"type": "string", "pattern": f"^{FAMILY_NAME.pattern}$", "examples": list(FAMILIES)},
+        {"type": "null"},
+    ]
+}
+"""JSON Schema of a family's name."""
 
 ConstraintObject = Annotated[dict[str, Any], WithJsonSchema(_constraint_schema())]

@@ -6,12 +6,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from decoding.constraints import FAMILIES
-from decoding.policy.decoding_policy import Preset
+from decoding.policy.decoding_policy import MAX_TEMPERATURE, Preset
 from decoding.policy.gate import GateSource
 from decoding.policy.repair import Selector
 from decoding.request.job import Sampling
-from decoding.request.validation import MAX_STEPS, MAX_TEMPERATURE
+from decoding.request.validation import MAX_STEPS
 from decoding.sampling.commit_order import CONFIDENCE_KINDS
 from service.schemas.base import (
     MAX_CANVAS,
@@ -23,7 +22,7 @@ from service.schemas.base import (
     choices,
     field_docs,
 )
-from service.schemas.constraint import ConstraintObject
+from service.schemas.constraint import FAMILY_SCHEMA, ConstraintObject
 from service.schemas.policy import PolicyRequest, ResolvedPolicy
 
 _SAMPLING = field_docs(Sampling)
@@ -35,8 +34,8 @@ class CanvasBody(Request):
     prompt: str = Field("", max_length=MAX_PROMPT_CHARACTERS)
     """May be empty where a constraint is given and rendered."""
     constraint: ConstraintObject | None = None
-    family: str | None = Field(None, json_schema_extra={"anyOf": [choices(*FAMILIES), {"type": "null"}]})
-    """Family whose gates decide; derived from the constraint. A named one must be the constraint's own."""
+    family: str | None = Field(None, json_schema_extra=FAMILY_SCHEMA)
+    """Family whose gates decide: any name of your own, or the constraint's own, which it is where left out."""
     render_constraint: bool = True
     """Append the constraint's instruction to the prompt; false where the prompt says it already. Needs a constraint."""
     policy: PolicyRequest | None = None

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from decoding.constraints import FAMILIES
-from decoding.request.validation import MAX_STEPS, MAX_TEMPERATURE
+from decoding.policy.decoding_policy import MAX_TEMPERATURE
+from decoding.request.validation import MAX_STEPS
 from decoding.sampling.commit_order import CONFIDENCE_KINDS
 from service.schemas.base import MAX_CANVAS, MAX_PROMPT_CHARACTERS, MAX_SEED, Reply, Request, choices
-from service.schemas.constraint import ConstraintObject
+from service.schemas.constraint import FAMILY_SCHEMA, ConstraintObject
 from service.schemas.generate import CheckResult, ForwardEvaluations, GateResult, RepairResult
 from service.schemas.policy import PolicyRequest, ResolvedPolicy
 
@@ -70,7 +70,7 @@ class OpenAIRequest(Request):
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     constraint: ConstraintObject | None = None
-    family: str | None = Field(None, json_schema_extra={"anyOf": [choices(*FAMILIES), {"type": "null"}]})
+    family: str | None = Field(None, json_schema_extra=FAMILY_SCHEMA)
     """As in /generate."""
     render_constraint: bool | None = None
     """Append the constraint's instruction to the prompt or last message; true where left out."""

@@ -11,11 +11,12 @@ from pydantic import Field, WithJsonSchema
 
 from decoding.models.protocol import ReuseMode
 from decoding.policy import gate as gate_policy
-from decoding.policy.decoding_policy import MAX_GUIDANCE_SCALE, DecodingPolicy, OnFallback, Preset
+from decoding.policy.decoding_policy import MAX_GUIDANCE_SCALE, MAX_TEMPERATURE, DecodingPolicy, OnFallback, Preset
 from decoding.policy.gate import GateSource
 from decoding.policy.repair import END, MAX_ROLLOUTS, MAX_ROUNDS, Repair, Selector
 from decoding.request.validation import MAX_STEPS
 from decoding.sampling.commit_order import order_names
+from decoding.sampling.tail_rule import tail_rules
 from service.schemas.base import MAX_CANVAS, Reply, Request, choices, field_docs
 
 _POLICY = field_docs(DecodingPolicy)
@@ -71,6 +72,12 @@ class PolicyRequest(Request):
     boost_threshold: float | None = Field(None, ge=0, le=1, description=_POLICY["boost_threshold"])
     gate: GateRequest | None = None
     tail_width: int | None = Field(None, ge=1, le=MAX_CANVAS, description=_POLICY["tail_width"])
+    tail_rule: str | None = Field(
+        None,
+        description=_POLICY["tail_rule"],
+        json_schema_extra={"anyOf": [choices(*tail_rules()), {"type": "null"}]},
+    )
+    tail_temperature: float | None = Field(None, ge=0, le=MAX_TEMPERATURE, description=_POLICY["tail_temperature"])
     tail_threshold: float | None = Field(None, ge=0, le=1, description=_POLICY["tail_threshold"])
     tail_reuse: ReuseMode | None = Field(None, description=_POLICY["tail_reuse"])
     tail_refresh: int | None = Field(None, ge=1, le=MAX_STEPS, description=_POLICY["tail_refresh"])
@@ -111,6 +118,8 @@ class ResolvedPolicy(Reply):
     boost_threshold: float | None
     gate: GateSettings
     tail_width: int
+    tail_rule: str
+    tail_temperature: float | None
     tail_threshold: float | None
     tail_reuse: ReuseMode | None
     tail_refresh: int

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,7 +58,12 @@ DIALECTS: Final = ("sqlite", "postgresql")
 FILE_NAME: Final = "astargate.db"
 BUSY_SECONDS: Final = 15
 """How long a writer waits for another before SQLite gives up."""
-CONNECT_SECONDS: Final = 5
+POOL_SECONDS: Final = 15
+"""How long a thread waits for a connection that others use."""
+HANG_SECONDS: Final = 3.0
+"""A transaction that fails after so long has met a database that hangs, not one that refuses."""
+PAUSE_SECONDS: Final = 5.0
+"""After that, transactions fail at once for so long: else every caller would wait for the same silence."""
 _CREATION_LOCK: Final = 0x61737461
 """Key of the PostgreSQL advisory lock under which one server at a time creates or migrates."""
 _WRITES: Final = "astargate_writes"
@@ -76,6 +83,8 @@ class Database:
     def __init__(self, engine: Engine, folder: tempfile.TemporaryDirectory[str] | None = None) -> None:
         self.engine = engine
         self._folder = folder
+        self._failed = False
+        self._hung_until = 0.0
         self.now: ColumnElement[float] = literal_column(NOW_BY_DIALECT[engine.dialect.name], Float())
         """The database's clock, in SQL."""
 
@@ -87,15 +96,36 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction that only reads. Raises `DatabaseError` where the database cannot be reached."""
-        with _translated(), self.engine.begin() as connection:
+        with self._watched(), self.engine.begin() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """A transaction that commits at the end of the block and is undone where it raises."""
         writing = self.engine.execution_options(**{_WRITES: True})
-        with _translated(), writing.begin() as connection:
+        with self._watched(), writing.begin() as connection:
             yield connection
+
+    @property
+    def reachable(self) -> bool:
+        """Whether the last transaction found the database there."""
+        return not self._failed
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Turn a driver's errors into `DatabaseError`, and remember a database that hangs."""
+        began = time.monotonic()
+        if began < self._hung_until:
+            raise DatabaseError("the database cannot be reached: it gave no answer a moment ago")
+        try:
+            with _translated():
+                yield
+        except DatabaseError:
+            self._failed = True
+            if time.monotonic() - began > HANG_SECONDS:
+                self._hung_until = time.monotonic() + PAUSE_SECONDS
+            raise
+        self._failed = False
 
     def close(self) -> None:
         """Close every connection; a temporary database is gone."""
@@ -172,24 +202,50 @@ def _engine(url: URL) -> Engine:
         raise DatabaseError(f"a database of kind {backend!r} is not supported; take one of {', '.join(DIALECTS)}")
     if backend == "postgresql":
         return _postgres_engine(url)
+    _make_private(url)
     options: dict[str, Any] = {"connect_args": {"timeout": BUSY_SECONDS, "check_same_thread": False}}
     if url.database in {None, "", ":memory:"}:  # it lives in its one connection, which threads take in turns
-        options |= {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0, "pool_timeout": 60}
+        options |= {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0, "pool_timeout": POOL_SECONDS}
     engine = create_engine(url, **options)
     event.listen(engine, "connect", _on_sqlite_connect)
     event.listen(engine, "begin", _on_sqlite_begin)
     return engine
 
 
+def _make_private(url: URL) -> None:
+    """A database file holds prompts: it is made for its owner alone, and one that everybody may read is closed to them.
+
+    SQLite gives the files beside it the same mode.
+    """
+    name = url.database
+    if name is None or name in {"", ":memory:"} or name.startswith("file:"):
+        return
+    path = Path(name)
+    with suppress(OSError):  # what is wrong with the place is for SQLite to say
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    for each in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with suppress(OSError):
+            mode = each.stat().st_mode
+            if mode & 0o007:
+                each.chmod(stat.S_IMODE(mode) & ~0o007)
+
+
 def _postgres_engine(url: URL) -> Engine:
     if url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
     try:
-        return create_engine(
-            url, pool_pre_ping=True, pool_timeout=60, connect_args={"connect_timeout": CONNECT_SECONDS}
-        )
+        from service.storage import postgres  # noqa: PLC0415  (an optional package)
+
+        arguments = {name: value for name, value in postgres.CONNECT_ARGUMENTS.items() if name not in url.query}
+        engine = create_engine(url, pool_pre_ping=True, pool_timeout=POOL_SECONDS, connect_args=arguments)
     except ImportError:
         raise DatabaseError("PostgreSQL needs psycopg: pip install 'astargate[postgres]'") from None
+
+    @event.listens_for(engine, "do_connect")
+    def connect(dialect: object, record: object, arguments: tuple[Any, ...], parameters: dict[str, Any]) -> object:
+        return postgres.connect(arguments, parameters)
+
+    return engine
 
 
 def _on_sqlite_connect(connection: Any, record: object) -> None:
@@ -212,8 +268,11 @@ def _prepared(database: Database) -> Database:
     try:
         with database.write() as connection:
             if connection.dialect.name == "postgresql":
-                connection.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
-            _migrate(connection)
+                with _patient(connection):
+                    connection.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
+                    _migrate(connection)
+            else:
+                _migrate(connection)
     except DatabaseError as error:
         database.close()
         raise DatabaseError(f"{database.place}: {error}") from error.__cause__
@@ -221,6 +280,21 @@ def _prepared(database: Database) -> Database:
         database.close()
         raise DatabaseError(f"{database.place}: {error}") from error
     return database
+
+
+@contextmanager
+def _patient(connection: Connection) -> Iterator[None]:
+    """Statements of the block may take long: they wait for another server's migration, or are one."""
+    from service.storage import postgres  # noqa: PLC0415  (an optional package)
+
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, postgres.BoundedConnection)  # `_postgres_engine` makes no other
+    connection.execute(text(f"SET LOCAL statement_timeout = {int(1000 * postgres.PREPARE_SECONDS)}"))
+    driver.answer_seconds = postgres.PREPARE_SECONDS
+    try:
+        yield
+    finally:
+        driver.answer_seconds = postgres.ANSWER_SECONDS
 
 
 def _migrate(connection: Connection) -> None:

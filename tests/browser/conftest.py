@@ -6,6 +6,18 @@ import pytest
 
 from tests.browser import chromium
 from tests.service.postgres import unavailable
+from tests.service.process import ServerProcess
+
+
+@pytest.fixture(scope="package")
+def server(tmp_path_factory):
+    """One server for every browser test. Unlike the common one it reuses keys and values where it is asked to."""
+    process = ServerProcess(tmp_path_factory.mktemp("server") / "log")
+    try:
+        yield process.wait_for(200)
+    finally:
+        code = process.stop()
+    assert code == 0
 
 
 @pytest.fixture(scope="module")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from decoding.models.registry import load_model
 from gate_models.gates import artifact
 from gate_models.offline.gate_audit.export import export
 from tests.browser.chromium import TIMEOUT_MS, generate, opened
 from tests.gate_models import synthetic_gates as gates
 from tests.gate_models.gates.test_audit_report import content
+from tests.shipped import mini
 
 
 def _small(page):
@@ -74,7 +74,7 @@ def test_gates_are_listed_as_the_server_lists_them(browser, server):
 
 
 def test_a_family_shows_its_offline_and_its_shadow_audit(browser, spawn, tmp_path):
-    artifact.save(gates.bundle(load_model("mini").spec.hash), tmp_path / "commongen-k3")
+    artifact.save(gates.bundle(mini().spec.hash), tmp_path / "commongen-k3")
     audited = content("commongen-k3")
     audited["families"]["commongen-k3"]["version"] = "test0"
     export(audited, tmp_path)

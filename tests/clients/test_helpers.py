@@ -32,6 +32,18 @@ FULL = {
     "collie_c06a": c.collie_c06a(3, 8),
     "avoid": c.avoid("animals", ["dog"], topical=["cat"]),
     "all_of": c.all_of(c.keywords("dog"), {"type": "no_comma"}),
+    "any_of": c.any_of(c.keywords("dog"), {"type": "no_comma"}),
+    "none_of": c.none_of(c.keywords("dog")),
+    "regex": c.regex("[a-z]+", "full", meaning="a word"),
+    "contains": c.contains("dog", case_sensitive=True, inside_words=False),
+    "not_contains": c.not_contains("dog", case_sensitive=True, inside_words=False),
+    "starts_with": c.starts_with("A dog", case_sensitive=True),
+    "ends_with": c.ends_with(".", case_sensitive=False),
+    "json": c.json_value({"type": "object"}),
+    "characters": c.characters(5, 90),
+    "sentences": c.sentences(1, 2),
+    "one_of": c.one_of("yes", "no"),
+    "python": c.predicate("no_repeats"),
 }
 LEAST = {
     "keywords": c.keywords("dog"),
@@ -39,6 +51,14 @@ LEAST = {
     "word_count": c.word_count(2),
     "sentiment": c.sentiment("negative"),
     "avoid": c.avoid("animals", ["dog"]),
+    "regex": c.regex("[a-z]+"),
+    "contains": c.contains("dog"),
+    "not_contains": c.not_contains("dog"),
+    "starts_with": c.starts_with("A dog"),
+    "ends_with": c.ends_with("."),
+    "json": c.json_value(),
+    "characters": c.characters(),
+    "sentences": c.sentences(),
 }
 
 
@@ -81,6 +101,12 @@ def test_constraints_add_up():
     assert len({both, c.keywords("dog") & c.no_comma()}) == 1
     with pytest.raises(TypeError):
         c.no_comma() & {"type": "no_comma"}
+    either = c.keywords("dog") | c.no_comma()
+    assert either | c.word_count(3) == c.any_of(c.keywords("dog"), c.no_comma(), c.word_count(3))
+    assert either & c.word_count(3) == c.all_of(either, c.word_count(3))
+    assert ~c.no_comma() == c.none_of(c.no_comma())
+    with pytest.raises(TypeError):
+        c.no_comma() | {"type": "no_comma"}
 
 
 def names(schema: dict) -> set[str]:

@@ -62,7 +62,7 @@ def ask_mini(server: ServerProcess, *, concurrency: int = CONCURRENCY) -> dict[s
 
 def ask_reuse(folder: Path) -> dict[str, Any]:
     """The kept answers of a small random checkpoint, made anew from its seed, to requests one by one."""
-    _python("decoding.models.tools.make_random", "--arch", "llada", "--out", str(folder / "llada"))
+    _python("service.cli", "random-model", "--arch", "llada", "--out", str(folder / "llada"))
     server = ServerProcess(folder / "llada.log", "--model", str(folder / "llada"))
     try:
         server.wait_for(200)

@@ -39,6 +39,23 @@ C07: Final = {"type": "collie_c07", "words": ["have", "rising", "the"]}
 C06A: Final = {"type": "collie_c06a", "min_words": 10, "max_chars": 6}
 AVOID: Final = {"type": "avoid", "topic": "animals", "forbidden": ["dog", "puppy"], "topical": ["cat", "horse", "cow"]}
 BOTH: Final = {"type": "all_of", "constraints": [{"type": "keywords", "keywords": ["dog", "beach"]}, RATIO]}
+OWN: Final[dict[str, Body]] = {
+    spec["type"]: spec
+    for spec in (
+        {"type": "regex", "pattern": r"\bdogs?\b", "meaning": "the word dog"},
+        {"type": "contains", "phrases": ["dog", "on the"], "inside_words": False},
+        {"type": "not_contains", "phrases": ["the"]},
+        {"type": "starts_with", "phrase": "A dog"},
+        {"type": "ends_with", "phrase": "beach."},
+        {"type": "json", "json_schema": {"type": "object", "required": ["name"]}},
+        {"type": "characters", "min_characters": 40, "max_characters": 60},
+        {"type": "sentences", "min_sentences": 2, "max_sentences": 2},
+        {"type": "one_of", "labels": ["good", "bad"]},
+        {"type": "any_of", "constraints": [K2, {"type": "contains", "phrases": ["cat"]}]},
+        {"type": "none_of", "constraints": [NO_COMMA, {"type": "starts_with", "phrase": "The"}]},
+        {"type": "python", "name": "no_repeats"},
+    )
+}
 FIRST_BOOST: Final[Body] = {"order": "guidance_boost", "guided_width": 8, "boost_threshold": 0.8}
 
 
@@ -92,6 +109,15 @@ GENERATE: Final[dict[str, Body]] = {
     "full-cfg": body(K3, 5, {"preset": "full_cfg"}, gen_length=16, n=2),
     "full-cfg-wide": body(GLAD, 6, {"preset": "full_cfg", "guided_width": 2, "guidance_scale": 4.0}, gen_length=24),
     "full-cfg-cold": body(C07, 7, {"preset": "full_cfg", "guidance_scale": 1.0}, gen_length=16, temperature=0.0),
+    "full-cfg-readable": body(
+        K4, 61, {"preset": "full_cfg", "order": "conditional", "plausibility": 0.1}, gen_length=16, temperature=0.6
+    ),
+    "fraction-plausible": body(K3, 62, cut(0.5, plausibility=0.3), gen_length=16),
+    "fraction-spaced": body(K3, 63, cut(0.3, tail_width=8, tail_rule="spaced"), gen_length=24),
+    "fraction-best-of-run": body(K3, 64, cut(0.3, tail_width=8, tail_rule="best_of_run"), gen_length=24),
+    "fraction-entropy-bound": body(K3, 65, cut(0.3, tail_width=8, tail_rule="entropy_bound"), gen_length=24),
+    "fraction-factor": body(K3, 66, cut(0.3, tail_width=8, tail_rule="factor", tail_threshold=0.2), gen_length=24),
+    "fraction-cold-tail": body(K3, 67, cut(0.5, tail_temperature=0.0), gen_length=16),
     "full-cfg-few-steps": body(FOREST, 8, {"preset": "full_cfg"}, gen_length=24, steps=10),
     "fraction": body(K3, 9, cut(0.3, tail_width=2), gen_length=16, trace=True),
     "fraction-random-order": body(K3, 11, cut(0.5, order="random", tail_width=4), gen_length=16),
@@ -155,6 +181,11 @@ GENERATE: Final[dict[str, Body]] = {
     "refused-unguided": body(WORDS, 10, cut(0.3, guidance_scale=0.0), gen_length=12),
     "refused-reuse": body(K3, 57, cut(0.3, tail_reuse="prefix"), gen_length=16),
     "refused-gate-setting": body(K3, 58, handoff("never", settings={"threshold": 0.5}), gen_length=16),
+    **{f"own-{kind}": body(spec, 70, {"preset": "full_cfg"}) for kind, spec in OWN.items()},
+    "own-family": body(K3, 71, handoff("policy"), gen_length=16, family="replies-2024"),
+    "own-repaired": body(OWN["contains"], 72, repair("keyword_argmax", max_rounds=2), gen_length=16),
+    "refused-family": body(K3, 73, family="commongen-k4"),
+    "refused-labels": body({"type": "all_of", "constraints": [OWN["one_of"], OWN["regex"]]}, 74),
     "refused-constraint": body({"type": "word_count", "min_words": 9, "max_words": 3}, 59),
 }
 

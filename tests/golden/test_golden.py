@@ -93,6 +93,7 @@ def test_requests_cover_what_the_server_offers() -> None:
     assert _named(offered["gate_sources"], "source") <= _values([p.get("gate", {}) for p in policies], "source")
     assert set(offered["orders"]) <= {"confidence"} | _values(policies, "order")
     assert set(offered["confidence_kinds"]) <= {"probability"} | _values(asked, "confidence")
+    assert set(offered["tail_rules"]) <= {"top_k"} | _values(policies, "tail_rule")
     chosen = _values([p.get("repair", {}) for p in policies], "selector")
     assert set(offered["repair_selectors"]) <= {"constraint_aware"} | chosen
     types = _named(RECORDED["answers"]["constraints"]["answer"]["data"], "type")

@@ -6,9 +6,12 @@ import getpass
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -76,6 +79,28 @@ class PostgresServer:
         """Start it (again)."""
         options = f"-p {self.port} -k {self.home} -c listen_addresses=127.0.0.1 -c fsync=off"
         self._run("pg_ctl", "-D", str(self.data), "-l", str(self.home / "log"), "-o", options, "-w", "start")
+
+    def _processes(self) -> list[int]:
+        """The server's own process and those that it has started."""
+        main = int((self.data / "postmaster.pid").read_text().splitlines()[0])
+        parents = {}
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+        return [main, *(process for process, parent in parents.items() if parent == main)]
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Its processes are stopped, not ended: connections stay open and nothing answers."""
+        stopped = self._processes()
+        for process in stopped:
+            os.kill(process, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for process in stopped:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGCONT)
 
     def close(self) -> None:
         self.pause()

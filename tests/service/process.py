@@ -152,6 +152,11 @@ class ServerProcess:
         connection.sendall("\r\n".join(head).encode() + content)
         return connection
 
+    def cpu_seconds(self) -> float:
+        """Processor time that the server has used: what its work costs, however busy the machine is."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def metrics(self) -> Counter[str]:
         """Samples by name and labels."""
         text = self.client.get("/metrics").text

@@ -20,7 +20,7 @@ import httpx
 from tqdm import tqdm
 
 from service.committor.worker import DATABASE_THREADS, INLINE
-from service.lifecycle import WORKERS
+from service.workers import THREADS
 from tests.service.hostile import Hostile
 from tests.service.process import ServerProcess, total
 
@@ -28,7 +28,7 @@ WARM_UP = 0.2
 """Share of the requests after which memory is taken as settled."""
 MORE_MEMORY = 150 << 20
 MORE_FILES = 8
-MORE_THREADS = WORKERS + INLINE + DATABASE_THREADS
+MORE_THREADS = sum(THREADS.values()) + INLINE + DATABASE_THREADS
 """Threads that the server's pools begin when they first need one, which may be after the first part."""
 OPTIONS = ("--max-queued-rows", "20000", "--keep-alive-seconds", "0.2", "--log-level", "warning")
 

@@ -45,6 +45,7 @@ def policy_of(rules: Rules, handoff: int | None) -> DecodingPolicy:
             order=order,
             gate=GateSettings("never"),
             tail_width=rules.tail_width,
+            tail_rule=rules.tail_rule,
             tail_threshold=rules.tail_threshold,
         )
     if handoff is None:
@@ -64,6 +65,7 @@ def policy_of(rules: Rules, handoff: int | None) -> DecodingPolicy:
         guided_width=rules.guided_width,
         gate=GateSettings("fraction", fraction=handoff / rules.steps),
         tail_width=rules.tail_width,
+        tail_rule=rules.tail_rule,
         tail_threshold=rules.tail_threshold,
     )
 

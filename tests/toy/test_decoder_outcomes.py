@@ -65,6 +65,9 @@ RUNS_OF: dict[str, tuple[ToyTables, Rules, int | None]] = {
     "K = 2, handoff 2": (LONG, Rules(4, tail_width=2), 2),
     "K = 4, handoff 1, T > L": (LONG, Rules(6, tail_width=4), 1),
     "adaptive, handoff 1": (LONG, Rules(4, tail_width=3, tail_threshold=0.5), 1),
+    "spaced, handoff 1": (LONG, Rules(4, tail_width=3, tail_rule="spaced"), 1),
+    "best of run, handoff 1": (LONG, Rules(4, tail_width=3, tail_rule="best_of_run"), 1),
+    "entropy bound, handoff 0": (LONG, Rules(4, tail_width=3, tail_rule="entropy_bound"), 0),
     "guided width 2": (LONG, Rules(4, guided_width=2), None),
     "guided width 2, handoff 1": (LONG, Rules(4, guided_width=2), 1),
     "blocks, handoff 3": (LONG, Rules(4, block_length=2), 3),
@@ -92,7 +95,7 @@ def test_trajectories_follow_the_exact_law(name: str) -> None:
     exact = exact_of(tables, rules)
     until = rules.steps if handoff is None else handoff
     assert p_value(count_paths(outcomes, tables, rules.steps), exact.paths(until)) > LEVEL
-    if rules.tail_threshold is None:
+    if not rules.paced_by_tokens:
         assert {outcome.ledger.total for outcome in outcomes} == {exact.rows(until)}
         assert outcomes[0].job.planned_rows(until) == exact.rows(until)
 

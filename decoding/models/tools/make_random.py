@@ -1,5 +1,4 @@
-"""`python -m decoding.models.tools.make_random --arch llada|dream --out DIR`: a small random checkpoint in the
-published layout.
+"""`astargate random-model --arch llada|dream --out DIR`: a small random checkpoint in the published layout.
 
 File names, tensor names, config keys and the order of the special tokens are those of LLaDA-8B-Instruct and Dream-7B;
 sizes, weights and vocabulary are not, so the text it writes is noise. For trying out a server and for the tests.
@@ -7,7 +6,6 @@ sizes, weights and vocabulary are not, so the text it writes is noise. For tryin
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 from dataclasses import dataclass
@@ -190,18 +188,3 @@ def _dream_config(size: Size, ids: dict[str, int], vocab_size: int) -> dict[str,
         "use_sliding_window": False,
         "vocab_size": vocab_size,
     }
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m decoding.models.tools.make_random", description=__doc__)
-    parser.add_argument("--arch", choices=ARCHS, required=True)
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(arguments)
-    folder = make_random(given.arch, given.out, seed=given.seed)
-    print(f"{folder}: random {given.arch} checkpoint, {sum(f.stat().st_size for f in folder.iterdir()) / 1e6:.1f} MB")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""`python -m decoding.models.tools.sizing`: memory and forward time of a large model from its shape, nothing measured.
+"""`astargate sizing`: memory and forward time of a large model from its shape, nothing measured.
 
 With S tokens a row of which M are scored, P weights in the blocks, hidden size d, n layers and V embedding rows, one
 row costs S (2 P + 4 S d n) + 2 M d V floating-point operations. A forward of any number of rows reads the weights once.
@@ -6,7 +6,6 @@ row costs S (2 P + 4 S d n) + 2 M d V floating-point operations. A forward of an
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from typing import Final
 
@@ -98,19 +97,3 @@ def table(shape: Shape, card: Card, weights: str = "bfloat16") -> str:
         numbers = (row.weights_gb, row.activations_gb, row.compute_ms, row.read_ms, row.forward_ms)
         lines.append(f"| {rows} | {length} | " + " | ".join(f"{number:.1f}" for number in numbers) + " |")
     return "\n".join(lines)
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m decoding.models.tools.sizing", description=__doc__)
-    parser.add_argument("--model", choices=sorted(MODELS), default="llada")
-    parser.add_argument("--weights", choices=sorted(WEIGHT_BYTES), default="bfloat16")
-    parser.add_argument("--teraflops", type=float, default=H100.teraflops, help="dense bfloat16 peak of the card")
-    parser.add_argument("--bandwidth", type=float, default=H100.terabytes_per_second, help="terabytes per second")
-    parser.add_argument("--share", type=float, default=H100.share, help="part of the peak that is reached (assumed)")
-    given = parser.parse_args(arguments)
-    print(table(MODELS[given.model], Card(given.teraflops, given.bandwidth, given.share), given.weights))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,9 +1,8 @@
 """`astargate bench-precision`: success per second of the forms of the shipped model.
 
-Forms are float32, 8-bit integers, and shallower encoders (for speed alone).
-
-Forms take turns, round by round, so that a busy machine slows all alike; seconds are the sum over rounds. A shallower
-encoder is the shipped one with layers left out: untrained as such, it shows the most that a trained one could save.
+The forms are float32, 8-bit integers, and shallower encoders (for speed alone). They take turns, round by round, so
+that a busy machine slows all alike; seconds are the sum over rounds. A shallower encoder is the shipped one with layers
+left out: untrained as such, it shows the most that a trained one could save.
 """
 
 from __future__ import annotations

@@ -7,13 +7,11 @@ same run, in the dtype of the settings: 8-bit products count as the float32 ones
 
 from __future__ import annotations
 
-import json
 import math
-import platform
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +35,9 @@ from decoding.sampling.noise import NoiseKey
 from gate_models.offline.bench.sequential_baseline import decode_sequentially
 from gate_models.offline.bench.settings import BenchSettings
 from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task
+from gate_models.offline.runs import markdown
+from gate_models.offline.runs.result_file import write_json
+from gate_models.offline.runs.versions import header
 from gate_models.policies.names import NamedPolicy, parse_policy
 
 POLICIES = ("full_cfg", "base", "handoff:0.3:k8")
@@ -158,8 +159,7 @@ def run(settings: BenchSettings, out: Path | None = None) -> dict[str, Any]:
         result = _measure(settings, load_model(settings.model, device=settings.device, dtype=settings.dtype), prompts)
     print(table(result))
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
+        write_json(out, result)
     return result
 
 
@@ -215,10 +215,8 @@ def _result(
             cell["requests_that_differ"] = sum(a != b for a, b in zip(alone, repeats[0].tokens, strict=True))
         cells.append(cell)
     return {
-        "settings": asdict(settings),
-        "model_hash": model.spec.hash,
-        "precision": model.spec.precision,
-        "machine": platform.machine(),
+        "seed": settings.seed,
+        **header(model.spec, settings),
         "torch": torch.__version__,
         "handoff_step": step_at(0.3, settings.gen_length),
         "peak_gflops": peak / 1e9,
@@ -234,24 +232,31 @@ def _median(values: list[float | None]) -> float | None:
 def table(result: dict[str, Any]) -> str:
     """The result as Markdown."""
     settings = result["settings"]
-    lines = [
+    heads = "policy|how|requests/s|rows/s|rows/request|x sequential|outside the model|of peak FLOP/s".split("|")
+    compared = [cell for cell in result["cells"] if "requests_that_differ" in cell]
+    differing, total = sum(cell["requests_that_differ"] for cell in compared), len(compared) * settings["requests"]
+    few, many = min(settings["concurrency"]), max(settings["concurrency"])
+    parts = [
         f"{settings['requests']} CommonGen prompts, canvas and steps {settings['gen_length']}, "
         f"{settings['threads']} thread(s), "
         f"median of {settings['repeats']} rounds; matrix-product peak {result['peak_gflops']:.0f} GFLOP/s in "
         f"{settings['dtype']}.",
         "",
-        "| policy | how | requests/s | rows/s | rows/request | x sequential | outside the model | of peak FLOP/s |",
-        "|---|---|---|---|---|---|---|---|",
+        markdown.table(heads, [_row(cell) for cell in result["cells"]]),
+        "",
+        f"Default mode: {differing} of {total} texts differ between concurrency {few} and {many}.",
     ]
-    for cell in result["cells"]:
-        outside = "" if cell["outside_model"] is None else f"{cell['outside_model']:.0%}"
-        share = f"{cell['share_of_peak_flops']:.0%}" if "share_of_peak_flops" in cell else ""
-        lines.append(
-            f"| {cell['policy']} | {cell['how']} | {cell['requests_per_s']:.2f} | {cell['rows_per_s']:.0f} "
-            f"| {cell['rows_per_request']:.1f} | {cell['times_sequential']:.2f} | {outside} | {share} |"
-        )
-    compared = [cell for cell in result["cells"] if "requests_that_differ" in cell]
-    differing, total = sum(cell["requests_that_differ"] for cell in compared), len(compared) * settings["requests"]
-    few, many = min(settings["concurrency"]), max(settings["concurrency"])
-    lines += ["", f"Default mode: {differing} of {total} texts differ between concurrency {few} and {many}."]
-    return "\n".join(lines)
+    return "\n".join(parts)
+
+
+def _row(cell: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        cell["policy"],
+        cell["how"],
+        f"{cell['requests_per_s']:.2f}",
+        f"{cell['rows_per_s']:.0f}",
+        f"{cell['rows_per_request']:.1f}",
+        f"{cell['times_sequential']:.2f}",
+        "" if cell["outside_model"] is None else f"{cell['outside_model']:.0%}",
+        f"{cell['share_of_peak_flops']:.0%}" if "share_of_peak_flops" in cell else "",
+    )

@@ -1,6 +1,6 @@
 """IFEval's counted instructions on short texts: keyword, letter and capital frequency, and no comma.
 
-IFEval's own prompts ask for letters and essays that no canvas of 64 positions can hold; subjects come from CommonGen's
+The prompts of IFEval ask for letters and essays that no canvas of 64 positions can hold; subjects come from CommonGen's
 dev sets, the relations in IFEval's proportions.
 """
 

@@ -1,7 +1,7 @@
-"""One factor at a time: the census at the centre and along three axes, guidance weight, canvas and steps (Appendix C).
+"""`astargate census one-factor`: the census at a centre and along three axes, guidance scale, canvas and steps.
 
-Each configuration is a census of its own in a folder of `out` ("centre", "weight-4", "length-32", "steps-8"), so that
-it is resumed, grown and read like any other.
+One factor moves at a time (Appendix C). Each configuration is a whole census in a folder of `out` ("centre",
+"weight-4", "length-32", "steps-8"), so that it is resumed, grown and read like any other.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from gate_models.offline.census.records import Census
 from gate_models.offline.census.report import Quartiles, fate_counts, handoff_class
 from gate_models.offline.census.settings import CensusSettings
 from gate_models.offline.census.store import load_census
+from gate_models.offline.runs import markdown
 
 CENTRE = "centre"
 
@@ -33,11 +34,11 @@ def configurations(
     A point of an axis that is the centre's is not repeated.
     """
     plain = replace(settings, extra_weights=(), sweep=(), repeats=1)
-    found = {CENTRE: settings}
-    found |= {f"weight-{w:g}": replace(plain, weight=w) for w in weights if w != settings.weight}
-    found |= {f"length-{n}": replace(plain, gen_length=n) for n in lengths if n != settings.gen_length}
-    found |= {f"steps-{n}": replace(plain, steps=n) for n in steps if n != settings.steps}
-    return found
+    configured = {CENTRE: settings}
+    configured |= {f"weight-{w:g}": replace(plain, weight=w) for w in weights if w != settings.weight}
+    configured |= {f"length-{n}": replace(plain, gen_length=n) for n in lengths if n != settings.gen_length}
+    configured |= {f"steps-{n}": replace(plain, steps=n) for n in steps if n != settings.steps}
+    return configured
 
 
 def run(
@@ -53,7 +54,7 @@ def run(
 
 
 @dataclass(frozen=True, slots=True)
-class OfatRow:
+class FactorRow:
     """One subtask in one configuration: handoff fates and a* over the handoff class (plug-in)."""
 
     configuration: str
@@ -67,13 +68,13 @@ class OfatRow:
         return sum(self.fates[fate] for fate in CENSORED)
 
 
-def rows(out: Path) -> list[OfatRow]:
+def rows(out: Path) -> list[FactorRow]:
     """The rows of every configuration in `out`, by subtask. Raises `CensusError` where a folder cannot be read."""
-    found = []
+    table = []
     for folder in sorted((path.parent for path in out.glob("*/manifest.json")), key=_place):
-        measured = load_census(folder, heavy=False)
-        found += [_row(folder.name, measured, task) for task in measured.tasks]
-    return sorted(found, key=lambda row: row.task)
+        census = load_census(folder, heavy=False)
+        table += [_row(folder.name, census, task) for task in census.tasks]
+    return sorted(table, key=lambda row: row.task)
 
 
 def _place(folder: Path) -> tuple[str, float, str]:
@@ -81,25 +82,28 @@ def _place(folder: Path) -> tuple[str, float, str]:
     axis, _, value = folder.name.partition("-")
     try:
         return axis, float(value or 0), folder.name
-    except ValueError:  # a census of another making
+    except ValueError:  # a census that another command made
         return folder.name, 0.0, folder.name
 
 
-def _row(name: str, measured: Census, task: str) -> OfatRow:
-    labels = [found for prompt in measured.of(task) if (found := labels_of(measured, prompt)) is not None]
-    return OfatRow(name, task, len(labels), fate_counts(labels), handoff_class(labels))
+def _row(name: str, census: Census, task: str) -> FactorRow:
+    labels = [label for prompt in census.of(task) if (label := labels_of(census, prompt)) is not None]
+    return FactorRow(name, task, len(labels), fate_counts(labels), handoff_class(labels))
 
 
-def to_markdown(found: Sequence[OfatRow]) -> str:
+def to_markdown(rows: Sequence[FactorRow]) -> str:
     """The paper's per-configuration fate table."""
-    lines = [
-        "Counts of prompts (full census); a* / T: median [quartiles] over the handoff class, plug-in.",
-        "",
-        f"| subtask | configuration | n | {' | '.join(HANDOFF_FATES)} | a* = T | a* |",
-        "|---" * (len(HANDOFF_FATES) + 5) + "|",
+    cells = [
+        (
+            row.task,
+            row.configuration,
+            str(row.prompts),
+            *(str(row.fates[fate]) for fate in HANDOFF_FATES),
+            str(row.censored),
+            "-" if row.horizon is None else row.horizon.text,
+        )
+        for row in rows
     ]
-    for row in found:
-        counts = " | ".join(str(row.fates[fate]) for fate in HANDOFF_FATES)
-        a_star = "-" if row.horizon is None else row.horizon.text
-        lines.append(f"| {row.task} | {row.configuration} | {row.prompts} | {counts} | {row.censored} | {a_star} |")
-    return "\n".join(lines) + "\n"
+    head = "Counts of prompts (full census); a* / T: median [quartiles] over the handoff class, plug-in.\n\n"
+    table = markdown.table(("subtask", "configuration", "n", *HANDOFF_FATES, "a* = T", "a*"), cells)
+    return f"{head}{table}\n"

@@ -58,7 +58,9 @@ def _proportionally(units: Sequence[Unit]) -> Iterator[Unit]:
     for unit in units:
         by_split[unit.split].append(unit)
     placed = [
-        ((index + 0.5) / len(found), name, unit) for name, found in by_split.items() for index, unit in enumerate(found)
+        ((index + 0.5) / len(members), name, unit)
+        for name, members in by_split.items()
+        for index, unit in enumerate(members)
     ]
     return (unit for _, _, unit in sorted(placed, key=lambda item: (item[0], item[1])))
 
@@ -141,12 +143,12 @@ def cells_of(settings: CensusSettings, steps: int) -> Iterator[tuple[str, GridPo
 
 def missing(batches: Iterable[tuple[int, int]], wanted: int) -> list[tuple[int, int]]:
     """What batches (first, count) lack of the rollouts 0 .. `wanted` - 1, between them too (a shard may be lost)."""
-    found, at = [], 0
+    gaps, at = [], 0
     for first, count in sorted(batches):
         if at < min(first, wanted):
-            found.append((at, min(first, wanted) - at))
+            gaps.append((at, min(first, wanted) - at))
         at = max(at, first + count)
-    return found + ([(at, wanted - at)] if at < wanted else [])
+    return gaps + ([(at, wanted - at)] if at < wanted else [])
 
 
 def work_for(unit: Unit, settings: CensusSettings, done: Done) -> WorkItem | None:

@@ -1,4 +1,4 @@
-"""What a census knows: recorded runs, cells of rollouts, prompts. `census_store` reads and writes them."""
+"""What a census knows: recorded runs, cells of rollouts, prompts. `census.store` reads and writes them."""
 
 from __future__ import annotations
 
@@ -87,9 +87,20 @@ class CellRecord:
 
     def row(self, prompt: tuple[str, str, int, int]) -> dict[str, Any]:
         """As a row of `CELLS`, for (task, prompt, gen_length, steps)."""
-        own = ("kind", "run", "weight", "step", "committed_fraction", "arm", "tail_width", "first", "score_sum", "rows")
+        names = (
+            "kind",
+            "run",
+            "weight",
+            "step",
+            "committed_fraction",
+            "arm",
+            "tail_width",
+            "first",
+            "score_sum",
+            "rows",
+        )
         return dict(zip(("task", "prompt", "gen_length", "steps"), prompt, strict=True)) | {
-            **{name: getattr(self, name) for name in own},
+            **{name: getattr(self, name) for name in names},
             "fractions": list(self.fractions),
             "count": self.count,
             "successes": self.successes,
@@ -169,7 +180,7 @@ class PromptRecord:
     def freeze(self, run: str, arm: str, fractions: Iterable[float] | None = None) -> list[CellRecord]:
         """Freeze cells of a run and arm along the grid, in order; only those on `fractions` where given."""
         wanted = None if fractions is None else set(fractions)
-        found = [
+        cells = [
             cell
             for cell in self.cells.values()
             if cell.kind == "freeze"
@@ -177,7 +188,7 @@ class PromptRecord:
             and cell.arm == arm
             and (wanted is None or wanted.intersection(cell.fractions))
         ]
-        return sorted(found, key=lambda cell: cell.step)
+        return sorted(cells, key=lambda cell: cell.step)
 
     def sweep(self) -> dict[float, CellRecord]:
         """Fresh cells by guidance weight."""

@@ -1,4 +1,4 @@
-"""`astargate census-report`: fates, horizons, Table 1 and what selection inflates, from a census folder.
+"""`astargate census report`: fates, horizons, Table 1 and what selection inflates, from a census folder.
 
 Populations are named: *full census* is every prompt with a complete sweep, *preterminal* those with a horizon before T
 (preformed, handoff, harmful, redundant-drop), *handoff class* the prompts with fate handoff.
@@ -88,8 +88,8 @@ class SubtaskReport:
 
 def report(census: Census, *, splits: int = SPLITS, replicates: int = REPLICATES) -> list[SubtaskReport]:
     """A report for each subtask that has a prompt with a complete sweep."""
-    found = (_subtask(census, task, splits, replicates) for task in census.tasks)
-    return [subtask for subtask in found if subtask is not None]
+    subtasks = (_subtask(census, task, splits, replicates) for task in census.tasks)
+    return [subtask for subtask in subtasks if subtask is not None]
 
 
 def _subtask(census: Census, task: str, splits: int, replicates: int) -> SubtaskReport | None:
@@ -124,8 +124,8 @@ def _subtask(census: Census, task: str, splits: int, replicates: int) -> Subtask
 
 def fate_counts(labels: Sequence[PromptLabels]) -> dict[str, int]:
     """Prompts by handoff fate."""
-    found = Counter(label.handoff_fate for label in labels)
-    return {fate: found[fate] for fate in HANDOFF_FATES}
+    counts = Counter(label.handoff_fate for label in labels)
+    return {fate: counts[fate] for fate in HANDOFF_FATES}
 
 
 def handoff_class(labels: Sequence[PromptLabels]) -> Quartiles | None:
@@ -135,8 +135,8 @@ def handoff_class(labels: Sequence[PromptLabels]) -> Quartiles | None:
 
 def _values(counts: Sequence[FreezeCounts], seed: int, splits: int) -> list[PromptValue]:
     smallest = min(_smallest(count) for count in counts)
-    least = 4 if any(count.coupling == "antithetic" for count in counts) else 2
-    return cross_fit_all(counts, seed, splits) if smallest >= least else []
+    minimum = 4 if any(count.coupling == "antithetic" for count in counts) else 2
+    return cross_fit_all(counts, seed, splits) if smallest >= minimum else []
 
 
 def _smallest(count: FreezeCounts) -> int:
@@ -149,31 +149,31 @@ def _guidance(labels: Iterable[PromptLabels]) -> dict[str, int] | None:
 
 
 def _curve(census: Census, prompts: Sequence[PromptRecord]) -> tuple[CurvePoint, ...]:
-    found: dict[float, dict[str, list[float]]] = {}
+    rates_by_arm: dict[float, dict[str, list[float]]] = {}
     committed: dict[float, list[float]] = {}
     for prompt in prompts:
         for cell in prompt.cells.values():
             if cell.kind == "freeze" and cell.run == census.main_run:
                 for fraction in cell.fractions:
-                    found.setdefault(fraction, {}).setdefault(cell.arm, []).append(cell.rate)
+                    rates_by_arm.setdefault(fraction, {}).setdefault(cell.arm, []).append(cell.rate)
                     committed.setdefault(fraction, []).append(cell.committed_fraction)
     return tuple(
         CurvePoint(
             fraction,
             float(np.mean(committed[fraction])),
-            {arm: float(np.mean(rates)) for arm, rates in sorted(found[fraction].items())},
+            {arm: float(np.mean(rates)) for arm, rates in sorted(rates_by_arm[fraction].items())},
         )
-        for fraction in sorted(found)
+        for fraction in sorted(rates_by_arm)
     )
 
 
 def _ensemble(prompts: Sequence[PromptRecord]) -> dict[float, Quartiles] | None:
-    found: dict[float, Quartiles] = {}
+    by_tolerance: dict[float, Quartiles] = {}
     for tolerance in TOLERANCES:
         horizons = [h.step / p.any_run.steps for p in prompts if (h := ensemble_of(p, tolerance)) is not None]
         if quartiles := Quartiles.of(horizons):
-            found[tolerance] = quartiles
-    return found or None
+            by_tolerance[tolerance] = quartiles
+    return by_tolerance or None
 
 
 def _rows(prompt: PromptRecord) -> int:

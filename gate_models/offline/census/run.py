@@ -1,4 +1,4 @@
-"""The census: prompts x grid x arms x N, on local processes; can be stopped and resumed at any moment, and grown.
+"""`astargate census run`: prompts x grid x arms x N, on local processes. It can be stopped, resumed and grown.
 
 One seed gives one census, whatever the number of workers or the shard size (in invariant mode to the last bit, on one
 machine). A finished shard is never touched again; a killed run loses the shards in flight.
@@ -27,16 +27,10 @@ from tqdm import tqdm
 from gate_models.offline.census.plan import Done, WorkItem, plan, run_name, shards_of
 from gate_models.offline.census.records import CensusError
 from gate_models.offline.census.settings import IDENTITY, CensusSettings
-from gate_models.offline.census.store import (
-    MANIFEST,
-    is_compact,
-    read_manifest,
-    remove_partials,
-    shard_folders,
-    write_json,
-)
+from gate_models.offline.census.store import MANIFEST, is_compact, read_manifest, remove_partials, shard_folders
 from gate_models.offline.census.worker import CensusWorker, ShardDone
 from gate_models.offline.runs.process_pool import Processes, StoppedError
+from gate_models.offline.runs.result_file import write_json
 from gate_models.offline.runs.versions import software
 
 logger = logging.getLogger(__name__)
@@ -126,21 +120,21 @@ def _manifest(settings: CensusSettings, out: Path, model: dict[str, str]) -> dic
     asked = asdict(settings) | {"subtasks": list(settings.subtasks)}
     code = code_version()
     fresh = {**model, "seed": settings.seed, "settings": asked, "code": code, "codes": [code]}
-    found = read_manifest(out)
-    if found is None:
+    manifest = read_manifest(out)
+    if manifest is None:
         return fresh
-    if found["model_hash"] != model["model_hash"]:
+    if manifest["model_hash"] != model["model_hash"]:
         raise CensusError(
-            f"{out} holds a census of model {found['model']} ({found['model_hash']}), this is {model['model']} "
+            f"{out} holds a census of model {manifest['model']} ({manifest['model_hash']}), this is {model['model']} "
             f"({model['model_hash']}); choose another --out folder"
         )
     for name in IDENTITY:
-        kept, new = found["settings"].get(name), asked[name]
+        kept, new = manifest["settings"].get(name), asked[name]
         if kept != (list(new) if isinstance(new, tuple) else new):
             raise CensusError(
                 f"{out} was made with {name} = {kept}, this run asks for {new}; choose another --out folder"
             )
-    known = found["settings"]
+    known = manifest["settings"]
     grown: dict[str, Any] = {
         name: sorted({*known[name], *asked[name]}) for name in ("extra_weights", "extra_grid", "tail_widths", "sweep")
     }
@@ -148,7 +142,7 @@ def _manifest(settings: CensusSettings, out: Path, model: dict[str, str]) -> dic
     grown |= {name: max(known[name], asked[name]) for name in ("rollouts", "repeats", "switch")}
     prompts = known["prompts"], asked["prompts"]
     grown["prompts"] = None if None in prompts else max(prompts)
-    codes = found["codes"]
+    codes = manifest["codes"]
     if code not in codes:
         logger.warning("%s was begun by other code (%s); the manifest names both", out, codes[-1])
         codes = [*codes, code]
@@ -157,11 +151,11 @@ def _manifest(settings: CensusSettings, out: Path, model: dict[str, str]) -> dic
 
 def code_version() -> dict[str, str]:
     """Versions that a rollout depends on; `decoder` is a digest of the decoder's source."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     root = Path(str(files("decoding")))
     for path in sorted(root.rglob("*.py")):
-        found.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
-    return {**software(), "decoder": found.hexdigest()[:16]}
+        digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes())
+    return {**software(), "decoder": digest.hexdigest()[:16]}
 
 
 def read_done(out: Path, settings: CensusSettings) -> dict[tuple[str, str], Done]:

@@ -5,7 +5,7 @@ so that it is there whole or not at all. Compact folder: `manifest.json`, `runs.
 
 `runs`, one row a recorded run (statistics and argmax fill of every step):
   task, prompt, family, split, constraint (JSON), prompt_tokens, gen_length, steps,
-  weight, repeat, run ("w2#0": weight and repeat), success, score, rows, tokens [L], trace (see `trace_codec`).
+  weight, repeat, run ("w2#0": weight and repeat), success, score, rows, tokens [L], trace (see `runs.trace_codec`).
 `cells`, one row a batch of rollouts of one arm from one state:
   task, prompt, gen_length, steps, weight, run (that the state is of; "" for fresh runs),
   kind ("freeze": continue the run's state; "fresh": from the empty canvas, a weight sweep's cell; "switch": fresh runs
@@ -22,7 +22,7 @@ import json
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -40,6 +40,7 @@ from gate_models.offline.census.records import (
     RunRecord,
     cell_key,
 )
+from gate_models.offline.runs.result_file import write_json
 from gate_models.offline.runs.trace_codec import encode_trace
 
 __all__ = ["Census", "CensusError", "load_census"]
@@ -98,13 +99,6 @@ PromptKey = tuple[str, str]
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
-
-
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Replace a JSON file at once."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    os.replace(partial, path)
 
 
 def cell_rows(run: RunRecord, cells: Iterable[CellRecord]) -> list[dict[str, Any]]:
@@ -233,12 +227,12 @@ def shard_folders(folder: Path) -> list[Path]:
 def _rows(folder: Path, table: str, *, heavy: bool = True) -> list[dict[str, Any]]:
     names = [name for name in TABLES[table].names if heavy or table != "cells" or name not in HEAVY]
     try:
-        found: list[dict[str, Any]] = pq.read_table(folder / f"{table}.parquet", columns=names).to_pylist()
+        rows: list[dict[str, Any]] = pq.read_table(folder / f"{table}.parquet", columns=names).to_pylist()
     except (OSError, pa.ArrowException) as error:
         raise CensusError(
             f"{folder / table}.parquet cannot be read ({error}); delete that folder and run again"
         ) from None
-    return found
+    return rows
 
 
 def _run(row: dict[str, Any]) -> RunRecord:
@@ -275,10 +269,10 @@ _PLAIN: Final = (
 
 def digest(census: Census) -> str:
     """SHA-256 of everything measured (not of how it was cut into shards): equal censuses have equal digests."""
-    found = hashlib.sha256()
+    digested = hashlib.sha256()
     for prompt in census.prompts:
         for run in prompt.runs.values():
-            found.update(json.dumps(run.row() | {"trace": ""}, sort_keys=True).encode() + run.trace_bytes)
+            digested.update(json.dumps(run.row() | {"trace": ""}, sort_keys=True).encode() + run.trace_bytes)
         for row in cell_rows(prompt.any_run, prompt.cells.values()):
-            found.update(json.dumps(row | {"outcomes": row["outcomes"].hex()}, sort_keys=True).encode())
-    return found.hexdigest()
+            digested.update(json.dumps(row | {"outcomes": row["outcomes"].hex()}, sort_keys=True).encode())
+    return digested.hexdigest()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,15 +13,16 @@ from gate_models.committor.fates import GUIDANCE_FATES, HANDOFF_FATES
 from gate_models.offline.census.noninferiority import ENOUGH_PROMPTS, MARGIN, SENSITIVITY_MARGIN, Noninferiority
 from gate_models.offline.census.records import Census
 from gate_models.offline.census.report import TOLERANCES, Quartiles, SubtaskReport
+from gate_models.offline.runs import markdown
 
 
 def to_json(census: Census, reports: Sequence[SubtaskReport]) -> dict[str, Any]:
     """Manifest and reports as plain JSON types."""
-    return {"manifest": dict(census.manifest), "subtasks": [_plain(found) for found in reports]}
+    return {"manifest": dict(census.manifest), "subtasks": [_plain(subtask) for subtask in reports]}
 
 
-def _plain(found: SubtaskReport) -> dict[str, Any]:
-    plain, row = asdict(found), found.table
+def _plain(subtask: SubtaskReport) -> dict[str, Any]:
+    plain, row = asdict(subtask), subtask.table
     if row is not None:
         margins = {f"{margin:g}": row.holds(margin) for margin in (MARGIN, SENSITIVITY_MARGIN)}
         plain["table"] |= {"retention": row.retention, "holds_at_margin": margins, "few_prompts": row.few}
@@ -51,14 +52,20 @@ def to_markdown(census: Census, reports: Sequence[SubtaskReport], splits: int = 
     )
 
 
+TABLE_1_HEADS: Final = (
+    *("subtask", "n", "N", "full CFG", "freeze at a*", "difference", "95 %", "retention", "a* = T"),
+    *(f"holds at {MARGIN:g}", f"at {SENSITIVITY_MARGIN:g}", "survivors", "difference", "95 %", "optimism"),
+)
+
+
 def _table_1(reports: Sequence[SubtaskReport], splits: int) -> str:
     few = (
         f" (few): fewer than {ENOUGH_PROMPTS} prompts, of which the bootstrap's interval is too narrow; such a verdict "
         "does not count."
-        if any(found.table is not None and found.table.few for found in reports)
+        if any(subtask.table is not None and subtask.table.few for subtask in reports)
         else ""
     )
-    lines = [
+    parts = [
         "## Freeze at a* against full CFG: noninferiority",
         "",
         f"Population: full census; censored prompts count with a difference of 0. Values cross-fitted over {splits} "
@@ -66,115 +73,120 @@ def _table_1(reports: Sequence[SubtaskReport], splits: int) -> str:
         f"(sensitivity: -{SENSITIVITY_MARGIN:g}). Survivors: prompts with a preterminal horizon, over the splits that "
         "select one (secondary). A row without survivors holds trivially." + few,
         "",
-        f"| subtask | n | N | full CFG | freeze at a* | difference | 95 % | retention | a* = T | holds at {MARGIN:g} "
-        f"| at {SENSITIVITY_MARGIN:g} | survivors | difference | 95 % | optimism |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        markdown.table(TABLE_1_HEADS, [_table_1_row(subtask) for subtask in reports]),
     ]
-    for found in reports:
-        row = found.table
-        if row is None:
-            lines.append(f"| {found.task} | {found.prompts} | {_counts(found)} |" + " - |" * 12)
-            continue
-        kept = row.survivor_difference
-        survivors = "- | -" if kept is None else f"{kept.value:+.3f} | [{kept.low:+.3f}, {kept.high:+.3f}]"
-        retention = "-" if row.retention is None else f"{row.retention:.2f}"
-        lines.append(
-            f"| {found.task} | {row.prompts} | {_counts(found)} | {row.full:.3f} | {row.handoff:.3f} "
-            f"| {row.difference.value:+.3f} | [{row.difference.low:+.3f}, {row.difference.high:+.3f}] | {retention} "
-            f"| {found.censored_share:.0%} | {_verdict(row, MARGIN)} | {_verdict(row, SENSITIVITY_MARGIN)} "
-            f"| {row.survivors} | {survivors} | {row.optimism:+.3f} |"
-        )
-    if any(len(found.rollouts) > 1 for found in reports):
-        lines += [
+    if any(len(subtask.rollouts) > 1 for subtask in reports):
+        parts += [
             "",
             "N differs between prompts of a subtask (in brackets: how many have each): the census is growing. With "
             "few rollouts a state passes q0 >= 0.9 less often, so fates and horizons of such a row are a mixture.",
         ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(parts) + "\n"
 
 
-def _counts(found: SubtaskReport) -> str:
+def _table_1_row(subtask: SubtaskReport) -> tuple[str, ...]:
+    row = subtask.table
+    if row is None:
+        return (subtask.task, str(subtask.prompts), _counts(subtask), *("-" for _ in TABLE_1_HEADS[3:]))
+    survivors = row.survivor_difference
+    return (
+        subtask.task,
+        str(row.prompts),
+        _counts(subtask),
+        f"{row.full:.3f}",
+        f"{row.handoff:.3f}",
+        f"{row.difference.value:+.3f}",
+        f"[{row.difference.low:+.3f}, {row.difference.high:+.3f}]",
+        "-" if row.retention is None else f"{row.retention:.2f}",
+        f"{subtask.censored_share:.0%}",
+        _verdict(row, MARGIN),
+        _verdict(row, SENSITIVITY_MARGIN),
+        str(row.survivors),
+        "-" if survivors is None else f"{survivors.value:+.3f}",
+        "-" if survivors is None else f"[{survivors.low:+.3f}, {survivors.high:+.3f}]",
+        f"{row.optimism:+.3f}",
+    )
+
+
+def _counts(subtask: SubtaskReport) -> str:
     """N, or each N with its number of prompts where they differ."""
-    if len(found.rollouts) == 1:
-        return str(next(iter(found.rollouts)))
-    return ", ".join(f"{count} ({prompts})" for count, prompts in found.rollouts.items())
+    if len(subtask.rollouts) == 1:
+        return str(next(iter(subtask.rollouts)))
+    return ", ".join(f"{count} ({prompts})" for count, prompts in subtask.rollouts.items())
 
 
 def _fates(reports: Sequence[SubtaskReport]) -> str:
-    lines = [
+    heads = ("subtask", *HANDOFF_FATES, "a* handoff class", "a* preterminal", "rows / prompt", "incomplete")
+    rows = [
+        (
+            subtask.task,
+            *(str(subtask.handoff_fates[fate]) for fate in HANDOFF_FATES),
+            _quartiles(subtask.handoff_class),
+            _quartiles(subtask.preterminal),
+            f"{subtask.rows_per_prompt:.0f}",
+            str(subtask.incomplete),
+        )
+        for subtask in reports
+    ]
+    parts = [
         "## Handoff fates and horizons",
         "",
         "Counts of prompts (full census). a* / T: median [quartiles] over the handoff class and over all preterminal "
         "prompts, plug-in.",
         "",
-        f"| subtask | {' | '.join(HANDOFF_FATES)} | a* handoff class | a* preterminal | rows / prompt | incomplete |",
-        "|---" * (len(HANDOFF_FATES) + 5) + "|",
+        markdown.table(heads, rows),
     ]
-    for found in reports:
-        counts = " | ".join(str(found.handoff_fates[fate]) for fate in HANDOFF_FATES)
-        lines.append(
-            f"| {found.task} | {counts} | {_quartiles(found.handoff_class)} | {_quartiles(found.preterminal)} "
-            f"| {found.rows_per_prompt:.0f} | {found.incomplete} |"
-        )
-    collided = {points for found in reports for points in found.collided}
+    collided = {points for subtask in reports for points in subtask.collided}
     if collided:
         merged = "; ".join(" and ".join(f"{f:g}" for f in points) for points in sorted(collided))
-        lines += ["", f"Grid points that fall on one step where T is small, and are merged: {merged}."]
-    return "\n".join(lines) + "\n"
+        parts += ["", f"Grid points that fall on one step where T is small, and are merged: {merged}."]
+    return "\n".join(parts) + "\n"
 
 
 def _guidance_table(reports: Sequence[SubtaskReport]) -> str:
-    rows = [found for found in reports if found.guidance_fates is not None]
+    rows = [
+        (subtask.task, *(str(subtask.guidance_fates[fate]) for fate in GUIDANCE_FATES))
+        for subtask in reports
+        if subtask.guidance_fates is not None
+    ]
     if not rows:
         return ""
-    lines = [
-        "## Guidance fates (weight sweep, fresh runs)",
-        "",
-        f"| subtask | {' | '.join(GUIDANCE_FATES)} |",
-        "|---" * (len(GUIDANCE_FATES) + 1) + "|",
-    ]
-    for found in rows:
-        counts = found.guidance_fates or {}
-        lines.append(f"| {found.task} | {' | '.join(str(counts[fate]) for fate in GUIDANCE_FATES)} |")
-    return "\n".join(lines) + "\n"
+    table = markdown.table(("subtask", *GUIDANCE_FATES), rows)
+    return f"## Guidance fates (weight sweep, fresh runs)\n\n{table}\n"
 
 
 def _curves(reports: Sequence[SubtaskReport]) -> str:
-    lines = ["## Freeze curves (success, mean over the full census)", ""]
-    for found in reports:
-        arms = list(found.curve[0].rates)
-        lines += [
-            f"{found.task}",
-            "",
-            f"| f | committed | {' | '.join(arms)} |",
-            "|---" * (len(arms) + 2) + "|",
+    parts = ["## Freeze curves (success, mean over the full census)", ""]
+    for subtask in reports:
+        arms = list(subtask.curve[0].rates)
+        rows = [
+            (f"{point.fraction:g}", f"{point.committed_fraction:.2f}", *(f"{point.rates[arm]:.3f}" for arm in arms))
+            for point in subtask.curve
         ]
-        for point in found.curve:
-            rates = " | ".join(f"{point.rates[arm]:.3f}" for arm in arms)
-            lines.append(f"| {point.fraction:g} | {point.committed_fraction:.2f} | {rates} |")
-        lines.append("")
-    return "\n".join(lines)
+        parts += [subtask.task, "", markdown.table(("f", "committed", *arms), rows), ""]
+    return "\n".join(parts)
 
 
 def _ensembles(reports: Sequence[SubtaskReport]) -> str:
-    rows = [(found.task, found.ensemble) for found in reports if found.ensemble is not None]
+    rows = [
+        (subtask.task, *(_quartiles(subtask.ensemble.get(tolerance)) for tolerance in TOLERANCES))
+        for subtask in reports
+        if subtask.ensemble is not None
+    ]
     if not rows:
         return ""
-    lines = [
+    parts = [
         "## Ensemble horizons (Definition 1, fresh prefixes)",
         "",
         "a* / T: median [quartiles] over all prompts with switch runs, censored ones at 1; among the grid points.",
         "",
-        f"| subtask | {' | '.join(f'eps = {tolerance:g}' for tolerance in TOLERANCES)} |",
-        "|---" * (len(TOLERANCES) + 1) + "|",
+        markdown.table(("subtask", *(f"eps = {tolerance:g}" for tolerance in TOLERANCES)), rows),
     ]
-    for task, found in rows:
-        lines.append(f"| {task} | {' | '.join(_quartiles(found.get(tolerance)) for tolerance in TOLERANCES)} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(parts) + "\n"
 
 
-def _quartiles(found: Quartiles | None) -> str:
-    return "-" if found is None else f"{found.text} (n = {found.count})"
+def _quartiles(quartiles: Quartiles | None) -> str:
+    return "-" if quartiles is None else f"{quartiles.text} (n = {quartiles.count})"
 
 
 def _verdict(row: Noninferiority, margin: float) -> str:

@@ -53,10 +53,10 @@ class CensusWorker:
         return {"model": self.model.spec.name, "model_hash": self.model.spec.hash}
 
     def run(self, items: tuple[WorkItem, ...], report: Report) -> ShardDone:
-        """Do the work of `items` and write it as one shard; `report` is told the rows as they run."""
+        """Do the work of `items` and write it as one shard; `report` gets the rows as they run."""
         runs, cells, rows = decode_items(self.model, self.settings, items, report)
         name = shard_name(items)
-        report(0)  # raises where the parent is gone: whoever goes on with the folder may be doing this work again
+        report(0)  # raises where the parent is gone: another run may be doing this work again
         write_shard(self.out, name, [run.row() for run in runs], cells)
         return ShardDone(name, tuple(item.unit.key for item in items), rows)
 
@@ -64,13 +64,13 @@ class CensusWorker:
 def decode_items(
     model: DenoisingModel, settings: CensusSettings, items: Sequence[WorkItem], report: Report
 ) -> tuple[list[RunRecord], list[dict[str, Any]], int]:
-    """Runs, rows of `census_store.CELLS`, and forward evaluations of the work of some prompts."""
+    """Runs, rows of `census.store.CELLS`, and forward evaluations of the work of some prompts."""
     runner = Runner(model, invariant=settings.invariant, tile=settings.max_rows)
     engine = Engine(model, runner=runner, scheduler=Scheduler(max_rows=settings.max_rows, max_queued_rows=2**62))
     with compute_mode(settings.threads):
         planned = [(item, run, run_job(model, settings, item.unit, *run)) for item in items for run in item.runs]
-        found = _decode(engine, [job for _, _, job in planned], report)
-        runs = [_record(model, *plan[:2], outcome) for plan, outcome in zip(planned, found, strict=True)]
+        recorded = _decode(engine, [job for _, _, job in planned], report)
+        runs = [_record(model, *plan[:2], outcome) for plan, outcome in zip(planned, recorded, strict=True)]
         traces = _frozen_traces(settings, items, runs)
         work = [(item, cell, _jobs(model, settings, item.unit, cell, traces)) for item in items for cell in item.cells]
         outcomes = iter(_decode(engine, [job for _, _, jobs in work for job in jobs], report))
@@ -110,12 +110,12 @@ def _decode(engine: Engine, jobs: list[Job], report: Report) -> list[DecodingRes
     """Outcomes of jobs, decoded on this thread."""
     handles = engine.submit_all(jobs)
     counts = engine.runner.counts
-    told = counts.total
+    reported = counts.total
     while engine.step():
-        if counts.total - told >= 200:
-            report(counts.total - told)
-            told = counts.total
-    report(counts.total - told)
+        if counts.total - reported >= 200:
+            report(counts.total - reported)
+            reported = counts.total
+    report(counts.total - reported)
     return [handle.result(0) for handle in handles]
 
 

@@ -1,6 +1,6 @@
 """Policy `recorded`: each prompt is handed off at the horizon a* that a census measured for it (an oracle).
 
-Its rollouts are not counted. As in the gate audit, a* is that of a serial base tail, whatever the policy's own tail.
+Its rollouts are not counted. As in the gate audit, a* is that of a serial base tail, whatever tail the policy has.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from decoding.gates.builtin import FractionGate, NeverGate
 from decoding.gates.protocol import Gate, Regime
+from decoding.sampling.tail_rule import TOP_K
 from gate_models.gates.calibrated import differences
 from gate_models.gates.sources import RECORDED
 from gate_models.offline.benchmarks.tasks import TaskPrompt
@@ -33,11 +34,11 @@ class MeasuredHorizon:
 
     def gate(self, asked: Regime) -> Gate:
         """The gate for a run in `asked`. Raises `ValueError` where that is another setting, its tail aside."""
-        serial = replace(asked, tail_width=1, tail_threshold=None, tail_reuse=None)
+        serial = replace(asked, tail_width=1, tail_rule=TOP_K, tail_threshold=None, tail_reuse=None)
         if differing := differences(self.regime, serial):
-            own, wanted = asdict(self.regime), asdict(serial)
-            told = ", ".join(f"{name} {wanted[name]} (census: {own[name]})" for name in differing)
-            raise ValueError(f"policy 'recorded' is asked for in another setting than the census measured: {told}")
+            measured, wanted = asdict(self.regime), asdict(serial)
+            settings = ", ".join(f"{name} {wanted[name]} (census: {measured[name]})" for name in differing)
+            raise ValueError(f"policy 'recorded' is asked for in another setting than the census measured: {settings}")
         if self.step is None:
             return NeverGate(source=RECORDED)
         return FractionGate(self.step / asked.steps, source=RECORDED)
@@ -47,33 +48,33 @@ class MeasuredHorizon:
 def horizons_in(folder: str) -> Horizons:
     """The horizon of every prompt whose freeze sweep is complete. Raises `CensusError`."""
     census = load_census(folder, heavy=False)
-    found = {}
+    horizons = {}
     for prompt in census.prompts:
         labels = labels_of(census, prompt)
         if labels is not None:
             regime = recorded_regime(prompt.runs[census.main_run], census.manifest["model_hash"], census.settings)
-            found[prompt.key] = MeasuredHorizon(
+            horizons[prompt.key] = MeasuredHorizon(
                 regime, labels.horizon_step if labels.handoff_fate == "handoff" else None
             )
-    return found
+    return horizons
 
 
 def check_recorded(
     named: Sequence[NamedPolicy], census: str | None, loaded: Mapping[str, Sequence[TaskPrompt]]
 ) -> None:
     """Raises `ValueError` where policy `recorded` lacks a census or prompts in it, or a census is not used."""
-    own = [policy.name for policy in named if policy.policy.gate.source == RECORDED]
-    if not own:
+    recorded = [policy.name for policy in named if policy.policy.gate.source == RECORDED]
+    if not recorded:
         if census is not None:
             raise ValueError("--census is only used by policy 'recorded'; name it or leave the census out")
         return
     if census is None:
-        raise ValueError(f"policy {own[0]!r} needs --census FOLDER, the census that measured its horizons")
+        raise ValueError(f"policy {recorded[0]!r} needs --census FOLDER, the census that measured its horizons")
     measured = horizons_in(census)
     for task, prompts in loaded.items():
         lacking = sum((prompt.task, prompt.id) not in measured for prompt in prompts)
         if lacking:
             raise ValueError(
-                f"policy {own[0]!r}: the census {census} has no horizon for {lacking} of {len(prompts)} prompts of "
-                f"{task}; evaluate prompts that it measured (--n, --split), or take a larger census"
+                f"policy {recorded[0]!r}: the census {census} has no horizon for {lacking} of {len(prompts)} prompts "
+                f"of {task}; evaluate prompts that it measured (--n, --split), or take a larger census"
             )

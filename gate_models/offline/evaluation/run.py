@@ -5,7 +5,6 @@ Runs in one thread of control (the engine is stepped here), so that a seed gives
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -29,14 +28,14 @@ from gate_models.offline.evaluation.jobs import EvaluationJobs
 from gate_models.offline.evaluation.measured_horizons import check_recorded
 from gate_models.offline.evaluation.settings import ABLATIONS, EvaluateSettings
 from gate_models.offline.runs.result_file import ResultFile, identity, summarise, table
-from gate_models.offline.runs.versions import software
+from gate_models.offline.runs.versions import header, software
 from gate_models.offline.scorers.fluency import fluency, load_judge
 from gate_models.policies.names import NamedPolicy, at_weight, parse_policy
 
 SPLIT_SEED: Final = 0
-"""Of the prompt sets: that of the census behind the shipped gates, whatever the texts' own seed."""
+"""Seed of the prompt sets: that of the census behind the shipped gates, whatever seed the texts have."""
 
-__all__ = ["EvaluateSettings", "Sample", "decode", "named_policies", "run", "summarise", "table", "versions"]
+__all__ = ["EvaluateSettings", "Sample", "decode", "named_policies", "run", "summarise", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ def _sample(model: DenoisingModel, prompt: TaskPrompt, sample: int, handle: Hand
         full_cfg_equivalent=handle.job.full_cfg_equivalent,
         tokens=outcome.ledger.tokens,
         handoff_fraction=None if step is None else step / handle.job.steps,
-        history=tuple((found.rows, found.satisfied, found.text) for found in outcome.passes),
+        history=tuple((attempt.rows, attempt.satisfied, attempt.text) for attempt in outcome.passes),
     )
 
 
@@ -108,18 +107,6 @@ def named_policies(settings: EvaluateSettings) -> list[NamedPolicy]:
     else:
         named = [parse_policy(name) for name in settings.policies]
     return list({policy.name: policy for policy in named}.values())
-
-
-def versions(model: DenoisingModel, settings: EvaluateSettings) -> dict[str, Any]:
-    """What a result must name to be made again."""
-    return {
-        "model": model.spec.name,
-        "model_hash": model.spec.hash,
-        "precision": model.spec.precision,
-        "versions": {**software(), "python": platform.python_version()},
-        "machine": platform.processor() or platform.machine(),
-        "settings": asdict(settings),
-    }
 
 
 def run(settings: EvaluateSettings, out: Path | None = None) -> dict[str, Any]:
@@ -162,7 +149,7 @@ def _run(
         task: {named.name: _identity(model, named, prompts, settings) for named in policies}
         for task, prompts in loaded.items()
     }
-    results = ResultFile(out, {"seed": settings.seed, **versions(model, settings)}, asked)
+    results = ResultFile(out, {"seed": settings.seed, **header(model.spec, settings)}, asked)
     tables: dict[str, dict[str, dict[str, Any]]] = {}
     number, cells = 0, len(loaded) * len(policies)
     for task, prompts in loaded.items():
@@ -170,12 +157,12 @@ def _run(
         for named in policies:
             number += 1
             digest = asked[task][named.name]
-            found = results.find(task, named.name, digest)
-            if found is None:
+            finished = results.find(task, named.name, digest)
+            if finished is None:
                 label = f"[{number}/{cells}] {task} {named.name}"
                 decoded, seconds = decode(model, named, prompts, settings, label)
-                found = [asdict(sample) for sample in decoded], seconds
-            samples, seconds = found
+                finished = [asdict(sample) for sample in decoded], seconds
+            samples, seconds = finished
             row = summarise(samples, seconds) | {"fluency": fluency(judge, [sample["text"] for sample in samples])}
             fallen = EvaluationJobs.of(model, named, settings).fallback(prompts)
             row |= {} if fallen is None else {"fallback": fallen}
@@ -192,8 +179,8 @@ def _identity(
     model: DenoisingModel, named: NamedPolicy, prompts: Sequence[TaskPrompt], settings: EvaluateSettings
 ) -> str:
     """What the texts of a cell depend on."""
-    own = {"tasks", "policies", "weights", "n", "splits", "canvas", "model", "threads", "fluency_model", "census"}
-    kept = {name: value for name, value in asdict(settings).items() if name not in own}
+    no_part = {"tasks", "policies", "weights", "n", "splits", "canvas", "model", "threads", "fluency_model", "census"}
+    kept = {name: value for name, value in asdict(settings).items() if name not in no_part}
     if not settings.without:  # the rule, and what every result before the option had
         del kept["without"]
     if named.policy.order in guidance_first_orders() or named.policy.preset == "auto":

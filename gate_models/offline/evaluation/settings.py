@@ -1,4 +1,4 @@
-"""What an evaluation is asked for."""
+"""What an evaluation is asked for. Light (no torch): the command line offers its fields."""
 
 from __future__ import annotations
 

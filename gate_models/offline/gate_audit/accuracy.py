@@ -43,10 +43,12 @@ def cross_validated(
 ) -> Accuracy:
     """Accuracy by `GroupKFold(5)` on prompts, with the feature groups `groups` (default: all)."""
     columns = vector.columns(vector.GROUPS if groups is None else groups)
-    own = Rows(rows.features[:, columns], rows.horizon, rows.fate, rows.group, rows.leaf)
-    known = own.of(np.isfinite(own.horizon))
-    tercile, error, zero, mean = _horizon_scores(known, OrdinalHead(trees, own.leaf, random_state=seed, n_jobs=jobs))
-    fate, mode = _fate_scores(own, FateHeadEstimator(trees, own.leaf, seed, jobs))
+    selected = Rows(rows.features[:, columns], rows.horizon, rows.fate, rows.group, rows.leaf)
+    known = selected.of(np.isfinite(selected.horizon))
+    tercile, error, zero, mean = _horizon_scores(
+        known, OrdinalHead(trees, selected.leaf, random_state=seed, n_jobs=jobs)
+    )
+    fate, mode = _fate_scores(selected, FateHeadEstimator(trees, selected.leaf, seed, jobs))
     return Accuracy(variant, int(np.unique(known.group).size), tercile, error, zero, mean, fate, mode)
 
 
@@ -56,9 +58,9 @@ def _horizon_scores(rows: Rows, head: OrdinalHead) -> tuple[float | None, ...]:
     hits, errors, means = [], [], []
     for train, test in GroupKFold(FOLDS).split(rows.features, groups=rows.group):
         fitted = clone(head).fit(rows.features[train], rows.horizon[train])
-        found = fitted.predict(rows.features[test])
-        hits.append(bins(found, fitted.edges_) == bins(rows.horizon[test], fitted.edges_))
-        errors.append(np.abs(found - rows.horizon[test]))
+        predicted = fitted.predict(rows.features[test])
+        hits.append(bins(predicted, fitted.edges_) == bins(rows.horizon[test], fitted.edges_))
+        errors.append(np.abs(predicted - rows.horizon[test]))
         means.append(np.abs(rows.horizon[train].mean() - rows.horizon[test]))
     joined = [float(np.concatenate(parts).mean()) for parts in (hits, errors, means)]
     return joined[0], joined[1], float(np.abs(rows.horizon).mean()), joined[2]
@@ -79,24 +81,24 @@ def _fate_scores(rows: Rows, head: FateHeadEstimator) -> tuple[float | None, flo
 def leave_one_family_out(
     rows: Mapping[str, Rows], family: str, *, trees: int = TREES, seed: int = 0, jobs: int = 1
 ) -> Accuracy | None:
-    """Trained on every other family, tested on this one; terciles are the training families'. None without others."""
-    own = rows[family].of(np.isfinite(rows[family].horizon))
-    others = [found.of(np.isfinite(found.horizon)) for name, found in rows.items() if name != family]
-    others = [found for found in others if found.group.size]
-    if not others or not own.group.size:
+    """Trained on every other family, tested on this one; terciles are of the training families. None without others."""
+    held_out = rows[family].of(np.isfinite(rows[family].horizon))
+    others = [other.of(np.isfinite(other.horizon)) for name, other in rows.items() if name != family]
+    others = [other for other in others if other.group.size]
+    if not others or not held_out.group.size:
         return None
-    known = np.concatenate([found.horizon for found in others])
+    known = np.concatenate([other.horizon for other in others])
     head = OrdinalHead(trees, rows[family].leaf, random_state=seed, n_jobs=jobs)
-    head.fit(np.concatenate([found.features for found in others]), known)
-    found = head.predict(own.features)
-    own_edges = np.quantile(own.horizon, TERCILES)
+    head.fit(np.concatenate([other.features for other in others]), known)
+    predicted = head.predict(held_out.features)
+    edges = np.quantile(held_out.horizon, TERCILES)
     return Accuracy(
         variant="leave-one-task-out",
-        prompts=int(np.unique(own.group).size),
-        tercile=float((bins(found, own_edges) == bins(own.horizon, own_edges)).mean()),
-        error=float(np.abs(found - own.horizon).mean()),
-        error_of_zero=float(np.abs(own.horizon).mean()),
-        error_of_mean=float(np.abs(known.mean() - own.horizon).mean()),
+        prompts=int(np.unique(held_out.group).size),
+        tercile=float((bins(predicted, edges) == bins(held_out.horizon, edges)).mean()),
+        error=float(np.abs(predicted - held_out.horizon).mean()),
+        error_of_zero=float(np.abs(held_out.horizon).mean()),
+        error_of_mean=float(np.abs(known.mean() - held_out.horizon).mean()),
         fate=None,
         fate_of_mode=None,
     )

@@ -57,27 +57,29 @@ def prompt_numbers(runs: Sequence[SweptRun]) -> NDArray[np.int64]:
 
 def decided_steps(runs: Sequence[SweptRun], gate: Gate, regime: Regime) -> NDArray[np.int64]:
     """[runs]: the step before which `gate` ends guidance; T where it never does. One batched call a checkpoint."""
-    found = np.array([run.prompt.steps for run in runs], dtype=np.int64)
+    decided = np.array([run.prompt.steps for run in runs], dtype=np.int64)
     checkpoints = [gate.checkpoints(run.prompt.steps) for run in runs]
-    every = sorted({step for own in checkpoints if own is not None for step in own})
-    if any(own is None for own in checkpoints):
+    every = sorted({step for steps in checkpoints if steps is not None for step in steps})
+    if any(steps is None for steps in checkpoints):
         every = list(range(1, max(run.prompt.steps for run in runs)))
     waiting = list(range(len(runs)))
     for step in every:
-        due = [i for i in waiting if step < runs[i].prompt.steps and ((own := checkpoints[i]) is None or step in own)]
+        due = [
+            i for i in waiting if step < runs[i].prompt.steps and ((steps := checkpoints[i]) is None or step in steps)
+        ]
         if not due:
             continue
         decisions = gate.decide([_view(runs[i], regime, step) for i in due])
         for index, decision in zip(due, decisions, strict=True):
             if decision.handoff:
-                found[index] = step
+                decided[index] = step
                 waiting.remove(index)
-    return found
+    return decided
 
 
 def _view(run: SweptRun, regime: Regime, step: int) -> GateView:
-    own = replace(regime, steps=run.prompt.steps, gen_length=run.prompt.gen_length)
-    return view_before(step, run.trace.steps, own, run.prompt_tokens, run.prompt.constraint)
+    view_regime = replace(regime, steps=run.prompt.steps, gen_length=run.prompt.gen_length)
+    return view_before(step, run.trace.steps, view_regime, run.prompt_tokens, run.prompt.constraint)
 
 
 def arms_at(
@@ -104,7 +106,7 @@ def never_arms(runs: Sequence[SweptRun], width: int) -> Arms:
 
 
 def _branch(run: SweptRun, width: int, step: int) -> tuple[int, Text]:
-    later = [own for kind, own in run.branches if kind == width and own >= step]
+    later = [branch for kind, branch in run.branches if kind == width and branch >= step]
     if step >= run.prompt.steps or not later:
         return run.prompt.steps, run.guided
     return min(later), run.branches[width, min(later)]
@@ -127,7 +129,7 @@ def _arms(
 
 def steps_by_prompt(runs: Sequence[SweptRun], steps: Mapping[str, int | None]) -> NDArray[np.int64]:
     """[runs]: one step a prompt (None: never), such as the measured horizon."""
-    found = [steps.get(run.prompt.id) for run in runs]
+    handoffs = [steps.get(run.prompt.id) for run in runs]
     return np.array(
-        [run.prompt.steps if step is None else step for run, step in zip(runs, found, strict=True)], dtype=np.int64
+        [run.prompt.steps if step is None else step for run, step in zip(runs, handoffs, strict=True)], dtype=np.int64
     )

@@ -10,7 +10,7 @@ from gate_models.gates.audit_report import POOLED, AuditPoint, AuditReport, Gap
 
 
 def export(content: Mapping[str, Any], gates: Path) -> list[Path]:
-    """Write the reports of an audit (`audit_gates.audit`): each family's into its gate's folder in `gates`, the pooled
+    """Write the reports of an audit (`gate_audit.run`): each family's into its gate's folder in `gates`, the pooled
     one into `gates` itself. Return the folders.
     """
     parts = dict(content["families"])
@@ -25,16 +25,16 @@ def export(content: Mapping[str, Any], gates: Path) -> list[Path]:
 
 
 def _report(family: str, part: Mapping[str, Any], content: Mapping[str, Any]) -> AuditReport:
-    found = part["intention_to_treat"]
+    results = part["intention_to_treat"]
     return AuditReport(
         family=family,
         gate=part["version"],
         model_hash=content["model_hash"],
-        prompts=found[0]["prompts"],
+        prompts=results[0]["prompts"],
         samples=content["settings"]["samples"],
         seed=content["seed"],
         judge=content["judge"],
-        points=tuple(_point(result) for result in found),
+        points=tuple(_point(result) for result in results),
     )
 
 
@@ -55,8 +55,8 @@ def _point(result: Mapping[str, Any]) -> AuditPoint:
     )
 
 
-def _gap(found: Mapping[str, Any]) -> Gap:
-    return Gap(_short(found["value"]), _short(found["low"]), _short(found["high"]))
+def _gap(interval: Mapping[str, Any]) -> Gap:
+    return Gap(_short(interval["value"]), _short(interval["low"]), _short(interval["high"]))
 
 
 def _short(value: float) -> float:

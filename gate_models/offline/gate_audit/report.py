@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from gate_models.offline.gate_audit.accuracy import Accuracy
 from gate_models.offline.gate_audit.results import SourceResult
+from gate_models.offline.runs import markdown
 from gate_models.statistics.intervals import Estimate
 
 _MARKS: Final = {
@@ -25,44 +26,50 @@ _MARKS: Final = {
 
 def source_table(results: Sequence[SourceResult], width: int, *, fixed: bool = False) -> str:
     """Sources at one tail width; fixed cuts only where asked."""
-    lines = [
-        "| source | success | 95 % | vs full CFG | vs oracle | vs constant | at equal rows | ppl | repeats | rows "
-        "| handed off | differs |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for result in results:
-        if result.width != width and result.source != "full_cfg":
-            continue
-        if result.source == "full_cfg" and result.width not in (1, width):
-            continue
-        if result.source.startswith("fixed ") is not fixed and result.source != "full_cfg":
-            continue
-        name = f"full_cfg, K = {result.width}" if result.source == "full_cfg" else result.source
-        against = [_contrast(result.against.get(key)) for key in ("full_cfg", "oracle", "constant", "frontier")]
-        ppl = "-" if result.perplexity is None else f"{result.perplexity:.0f}"
-        lines.append(
-            f"| {name} | {result.success.value:.3f} | {result.success.low:.2f}-{result.success.high:.2f} "
-            f"| {' | '.join(against)} | {ppl} | {result.repeats:.2f} | {result.rows:.1f} | {result.handed_off:.2f} "
-            f"| {result.differs:.2f} |"
-        )
-    return "\n".join(lines)
+    heads = (
+        *("source", "success", "95 %", "vs full CFG", "vs oracle", "vs constant", "at equal rows", "ppl", "repeats"),
+        *("rows", "handed off", "differs"),
+    )
+    return markdown.table(heads, [_source_row(result) for result in results if _stands(result, width, fixed)])
 
 
-def accuracy_table(found: Sequence[Accuracy]) -> str:
+def _stands(result: SourceResult, width: int, fixed: bool) -> bool:
+    """Whether a table at this tail width shows it: full CFG of one position a step stands in every one."""
+    if result.source == "full_cfg":
+        return result.width in (1, width)
+    return result.width == width and result.source.startswith("fixed ") is fixed
+
+
+def _source_row(result: SourceResult) -> tuple[str, ...]:
+    return (
+        f"full_cfg, K = {result.width}" if result.source == "full_cfg" else result.source,
+        f"{result.success.value:.3f}",
+        f"{result.success.low:.2f}-{result.success.high:.2f}",
+        *(_contrast(result.against.get(key)) for key in ("full_cfg", "oracle", "constant", "frontier")),
+        "-" if result.perplexity is None else f"{result.perplexity:.0f}",
+        f"{result.repeats:.2f}",
+        f"{result.rows:.1f}",
+        f"{result.handed_off:.2f}",
+        f"{result.differs:.2f}",
+    )
+
+
+def accuracy_table(accuracies: Sequence[Accuracy]) -> str:
     """Cross-validated accuracy by variant."""
-    lines = [
-        "| variant | prompts | tercile (chance .33) | MAE | MAE of zero | MAE of mean | fate | most frequent fate |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in found:
+    heads = (
+        *("variant", "prompts", "tercile (chance .33)", "MAE", "MAE of zero", "MAE of mean", "fate"),
+        "most frequent fate",
+    )
+    rows = []
+    for row in accuracies:
         numbers = (row.tercile, row.error, row.error_of_zero, row.error_of_mean, row.fate, row.fate_of_mode)
-        shown = " | ".join("-" if number is None else f"{number:.3f}" for number in numbers)
-        lines.append(f"| {row.variant} | {row.prompts} | {shown} |")
-    return "\n".join(lines)
+        shown = ("-" if number is None else f"{number:.3f}" for number in numbers)
+        rows.append((row.variant, str(row.prompts), *shown))
+    return markdown.table(heads, rows)
 
 
-def _contrast(found: Estimate | None) -> str:
-    return "-" if found is None else found.signed
+def _contrast(difference: Estimate | None) -> str:
+    return "-" if difference is None else difference.signed
 
 
 def plot(results: Sequence[SourceResult], title: str, path: Path) -> None:
@@ -86,12 +93,12 @@ def plot(results: Sequence[SourceResult], title: str, path: Path) -> None:
 
 
 def _panel(axis: Any, results: Sequence[SourceResult], width: int, what: str) -> None:
-    own = [result for result in results if result.width == width]
+    panel = [result for result in results if result.width == width]
     for prefix, label, style in (("fixed ", "fixed cuts", "o-"), ("value ", "value (by price)", "D-")):
-        line = sorted((r for r in own if r.source.startswith(prefix)), key=lambda r: r.rows)
+        line = sorted((r for r in panel if r.source.startswith(prefix)), key=lambda r: r.rows)
         colour = "tab:blue" if prefix == "fixed " else "tab:red"
         axis.plot([r.rows for r in line], [_of(r, what) for r in line], style, ms=3, lw=1, color=colour, label=label)
-    for result in own:
+    for result in panel:
         if result.source in _MARKS:
             mark, colour = _MARKS[result.source]
             axis.plot(result.rows, _of(result, what), mark, color=colour, ms=8, label=result.source)

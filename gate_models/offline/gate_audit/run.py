@@ -1,14 +1,13 @@
 """`astargate gate audit`: gates against each other on fresh trajectories of audit prompts, per family and pooled.
 
-Every source is read off one shared-prefix sweep (`gate_sweep`), with prompts as the unit of every interval. Populations
-are named: *intention-to-treat* is every audit prompt, a gate that falls back counting as the full CFG that it gets;
-*survivors* are the prompts whose census run has the handoff fate (a measured horizon). Written to the output folder:
-`sweep-<family>.jsonl` (resumable), `audit-<family>.md` and `.png`, `audit.json`.
+Every source is read off one shared-prefix sweep (`gate_audit.sweep`), with prompts as the unit of every interval.
+Populations are named. *Intention-to-treat* is every audit prompt: a gate that falls back counts as the full CFG that it
+gets. *Survivors* are the prompts whose census run has the handoff fate (a measured horizon). Written to the output
+folder: `sweep-<family>.jsonl` (resumable), `audit-<family>.md` and `.png`, `audit.json`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -36,6 +35,7 @@ from gate_models.offline.gate_audit.settings import AuditSettings
 from gate_models.offline.gate_audit.sources import all_arms
 from gate_models.offline.gate_audit.sweep import SweepSettings, SweptRun, sweep
 from gate_models.offline.gate_training.dataset import FamilyData, Rows, families_of, family_data, rows_of
+from gate_models.offline.runs.result_file import write_json
 from gate_models.offline.runs.versions import software
 from gate_models.offline.scorers.fluency import Fluency, load_judge
 
@@ -66,28 +66,28 @@ def audit(settings: AuditSettings, gates: Path, out: Path, census_folder: Path |
         fluency = Fluency(load_judge(settings.fluency_model))
         audited = [_family(model, bundle, census, settings, out) for bundle in bundles]
     content = _header(settings, model, bundles, fluency)
-    rows = {found.family: rows_of(found.data, whole=True) for found in audited if found.data is not None}
-    for bundle, found in zip(bundles, audited, strict=True):
-        accuracy = _accuracy(found.data, rows, settings) if settings.accuracy and found.data is not None else {}
-        content["families"][found.family] = _write(found, bundle, accuracy, fluency, settings, out)
+    rows = {family.family: rows_of(family.data, whole=True) for family in audited if family.data is not None}
+    for bundle, family in zip(bundles, audited, strict=True):
+        accuracy = _accuracy(family.data, rows, settings) if settings.accuracy and family.data is not None else {}
+        content["families"][family.family] = _write(family, bundle, accuracy, fluency, settings, out)
     if len(audited) > 1:
         pooled = _pooled(audited)
         content[POOLED] = _write(pooled, None, {}, fluency, settings, out)
-    (out / "audit.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    write_json(out / "audit.json", content)
     return content
 
 
 def _bundles(settings: AuditSettings, gates: Path, model: DenoisingModel) -> list[GateBundle]:
-    found, refused = artifact.load_all(gates)
-    own = {bundle.family: bundle for bundle in found if bundle.regime.model_hash == model.spec.hash}
-    missing = [family for family in settings.families if family not in own]
-    if missing or not own:
+    loaded, refused = artifact.load_all(gates)
+    by_family = {bundle.family: bundle for bundle in loaded if bundle.regime.model_hash == model.spec.hash}
+    missing = [family for family in settings.families if family not in by_family]
+    if missing or not by_family:
         reasons = "; ".join(reason for _, reason in refused)
         raise ValueError(
             f"{gates} holds no gate of {', '.join(missing) or 'any family'} for model {model.spec.hash}; "
             f"train one with astargate gate train{f' ({reasons})' if reasons else ''}"
         )
-    return [own[family] for family in settings.families or sorted(own)]
+    return [by_family[family] for family in settings.families or sorted(by_family)]
 
 
 def audit_prompts(bundle: GateBundle, census: Census | None, count: int | None) -> list[TaskPrompt]:
@@ -97,8 +97,8 @@ def audit_prompts(bundle: GateBundle, census: Census | None, count: int | None) 
     """
     task, seed = bundle.evidence["task"], bundle.evidence["census"]["seed"]
     measured = {prompt.key[1] for prompt in census.of(task, "audit")} if census is not None else set()
-    own = [prompt for prompt in load_task(task) if split_of(seed, task, prompt.id) == "audit"]
-    ordered = sorted(own, key=lambda prompt: prompt.id not in measured)
+    audit_set = [prompt for prompt in load_task(task) if split_of(seed, task, prompt.id) == "audit"]
+    ordered = sorted(audit_set, key=lambda prompt: prompt.id not in measured)
     length, steps = bundle.regime.gen_length[0], bundle.regime.steps[0]
     return [replace(prompt, gen_length=length, steps=steps) for prompt in ordered[:count]]
 
@@ -144,37 +144,37 @@ def _accuracy(data: FamilyData, rows: Mapping[str, Rows], settings: AuditSetting
 
 def _pooled(audited: Sequence[FamilyAudit]) -> FamilyAudit:
     """All families' runs together; where a family lacks a source, its requests get full CFG."""
-    names = list(dict.fromkeys((arms.source, arms.width) for found in audited for arms in found.arms))
+    names = list(dict.fromkeys((arms.source, arms.width) for family in audited for arms in family.arms))
     joined = []
     for source, width in names:
         parts, first = [], 0
-        for found in audited:
-            own = next((arms for arms in found.arms if (arms.source, arms.width) == (source, width)), None)
-            part = own or replace(never_arms(found.runs, width), source=source)
+        for family in audited:
+            family_arms = next((arms for arms in family.arms if (arms.source, arms.width) == (source, width)), None)
+            part = family_arms or replace(never_arms(family.runs, width), source=source)
             parts.append(replace(part, prompt=part.prompt + first))
             first += int(part.prompt.max()) + 1
         arrays = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ARRAYS}
         texts = tuple(text for part in parts for text in part.texts)
         joined.append(Arms(source, width, texts=texts, **arrays))
-    known = [found.survivors for found in audited if found.survivors is not None]
+    known = [family.survivors for family in audited if family.survivors is not None]
     survivors = np.concatenate(known) if len(known) == len(audited) else None
-    return FamilyAudit(POOLED, [run for found in audited for run in found.runs], joined, survivors, None)
+    return FamilyAudit(POOLED, [run for family in audited for run in family.runs], joined, survivors, None)
 
 
 def _write(
-    found: FamilyAudit,
+    family: FamilyAudit,
     bundle: GateBundle | None,
     accuracy: Mapping[str, list[Accuracy]],
     fluency: Fluency,
     settings: AuditSettings,
     out: Path,
 ) -> dict[str, Any]:
-    everyone = results(found.arms, fluency)
-    survivors = found.survivors is not None and found.survivors.any()
-    measured = results(found.arms, fluency, found.survivors) if survivors else []
-    name = f"audit-{found.family}"
-    plot(everyone, f"{found.family}: {everyone[0].prompts} audit prompts", out / f"{name}.png")
-    parts = [f"# Gate audit: {found.family}", _preamble(found, bundle, settings, fluency), f"![frontier]({name}.png)"]
+    everyone = results(family.arms, fluency)
+    survivors = family.survivors is not None and family.survivors.any()
+    measured = results(family.arms, fluency, family.survivors) if survivors else []
+    name = f"audit-{family.family}"
+    plot(everyone, f"{family.family}: {everyone[0].prompts} audit prompts", out / f"{name}.png")
+    parts = [f"# Gate audit: {family.family}", _preamble(family, bundle, settings, fluency), f"![frontier]({name}.png)"]
     for width in sorted({result.width for result in everyone if result.source.startswith("fixed ")}):
         parts += [f"## K = {width}, intention-to-treat", source_table(everyone, width)]
         if measured:
@@ -191,8 +191,8 @@ def _write(
     }
 
 
-def _preamble(found: FamilyAudit, bundle: GateBundle | None, settings: AuditSettings, fluency: Fluency) -> str:
-    prompts = len({run.prompt.id for run in found.runs})
+def _preamble(family: FamilyAudit, bundle: GateBundle | None, settings: AuditSettings, fluency: Fluency) -> str:
+    prompts = len({run.prompt.id for run in family.runs})
     gate = "" if bundle is None else f"Gate {bundle.version} on model {bundle.regime.model_hash}. "
     return (
         f"{gate}{prompts} audit prompts, {settings.samples} fresh trajectories each, seed {settings.seed}; perplexity "

@@ -29,7 +29,7 @@ CONFIDENCE: Final = 0.95
 
 def nearest_width(audited: Sequence[int], width: int) -> int:
     """The trained tail width that serves `width` in an audit: the largest up to it, else the smallest."""
-    return max((own for own in audited if own <= width), default=min(audited))
+    return max((trained for trained in audited if trained <= width), default=min(audited))
 
 
 def served(bundle: GateBundle, reader: Reader, width: int) -> Iterator[tuple[str, Gate]]:
@@ -61,24 +61,24 @@ def all_arms(
     """Every source at every width. A gate that falls back in service (a risk margin that is not certified, a constant
     that is `never`) is full CFG here, as its requests are.
     """
-    found = [never_arms(runs, 1)]
-    found += [arms for width in widths if width > 1 and (arms := wide_arms(runs, width)) is not None]
+    arms_of_all = [never_arms(runs, 1)]
+    arms_of_all += [arms for width in widths if width > 1 and (arms := wide_arms(runs, width)) is not None]
     decided: dict[tuple[str, int], NDArray[np.int64]] = {}
     whole_run = {} if data is None else whole_run_heads(data)
     for width in widths:
-        found += [arms_at(runs, f"fixed {gate:g}", width, _fixed(runs, gate)) for gate in gates]
-        own = nearest_width(bundle.regime.tail_widths, width)
+        arms_of_all += [arms_at(runs, f"fixed {gate:g}", width, _fixed(runs, gate)) for gate in gates]
+        trained_width = nearest_width(bundle.regime.tail_widths, width)
         names = dict(served(bundle, reader, width))
         for name, gate in names.items():
-            if (name, own) not in decided:
-                decided[name, own] = decided_steps(runs, gate, bundle.regime.lowest(own))
-            found.append(arms_at(runs, name, width, decided[name, own]))
+            if (name, trained_width) not in decided:
+                decided[name, trained_width] = decided_steps(runs, gate, bundle.regime.lowest(trained_width))
+            arms_of_all.append(arms_at(runs, name, width, decided[name, trained_width]))
         for name in ("constant", "policy", *(f"risk {margin:g}" for margin in MARGINS)):
             if name not in names:
-                found.append(replace(never_arms(runs, width), source=name))
+                arms_of_all.append(replace(never_arms(runs, width), source=name))
         if data is not None:
-            found += _measured(runs, data, whole_run, bundle.constants.get(own), width)
-    return found
+            arms_of_all += _measured(runs, data, whole_run, bundle.constants.get(trained_width), width)
+    return arms_of_all
 
 
 def _fixed(runs: Sequence[SweptRun], gate: float) -> NDArray[np.int64]:
@@ -93,20 +93,20 @@ def _measured(
         prompt: None if np.isnan(a_star) else round(a_star * data.steps)
         for prompt, a_star in zip(data.prompts, data.a_star, strict=True)
     }
-    found = [arms_at(runs, "oracle", width, steps_by_prompt(runs, horizons))]
+    measured = [arms_at(runs, "oracle", width, steps_by_prompt(runs, horizons))]
     targets: dict[str, dict[str, float | None]] = {
-        "raw whole-run": {prompt: own.horizon for prompt, own in whole_run.items()},
-        "policy whole-run": {prompt: cut if own.edge is None else own.edge for prompt, own in whole_run.items()},
+        "raw whole-run": {prompt: heads.horizon for prompt, heads in whole_run.items()},
+        "policy whole-run": {prompt: cut if heads.edge is None else heads.edge for prompt, heads in whole_run.items()},
     }
     for name, target in targets.items() if whole_run else ():
         steps = {prompt: None if at is None else step_at(at, data.steps) for prompt, at in target.items()}
-        found.append(arms_at(runs, name, width, steps_by_prompt(runs, steps), extra_rows=2.0 * data.steps))
-    return found
+        measured.append(arms_at(runs, name, width, steps_by_prompt(runs, steps), extra_rows=2.0 * data.steps))
+    return measured
 
 
 @dataclass(frozen=True, slots=True)
 class WholeRun:
-    """What the heads of the paper's own variant say of a prompt."""
+    """What the heads of the paper's variant say of a prompt."""
 
     horizon: float
     edge: float | None
@@ -114,7 +114,7 @@ class WholeRun:
 
 
 def whole_run_heads(data: FamilyData, seed: int = 0) -> dict[str, WholeRun]:
-    """The paper's own variant: heads on whole-run features of training runs, asked about each prompt's *recorded* run
+    """The paper's variant: heads on whole-run features of training runs, asked about each prompt's *recorded* run
     (a separate one, which costs 2T rows). By prompt; empty where the data cannot train them.
     """
     labelled = rows_of(data, whole=True, splits=("train",))

@@ -112,9 +112,9 @@ def sweep(model: DenoisingModel, prompts: Sequence[TaskPrompt], settings: SweepS
     Raises `ValueError` where `path` holds a sweep of other settings.
     """
     header = {"sweep": identity(model=model.spec.hash, settings=asdict(settings), software=software())}
-    found = _read(path, header, prompts)
+    runs = _read(path, header, prompts)
     wanted = [(prompt, sample) for prompt in prompts for sample in range(settings.samples)]
-    missing = [(prompt, sample) for prompt, sample in wanted if (prompt.id, sample) not in found]
+    missing = [(prompt, sample) for prompt, sample in wanted if (prompt.id, sample) not in runs]
     if missing:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file, tqdm(total=len(missing), unit="run", desc="sweep") as bar:
@@ -123,10 +123,10 @@ def sweep(model: DenoisingModel, prompts: Sequence[TaskPrompt], settings: SweepS
             for start in range(0, len(missing), CHUNK):
                 for run in _runs(model, missing[start : start + CHUNK], settings):
                     file.write(json.dumps(_row(run)) + "\n")
-                    found[run.prompt.id, run.sample] = run
+                    runs[run.prompt.id, run.sample] = run
                     bar.update()
                 file.flush()
-    return [found[prompt.id, sample] for prompt, sample in wanted]
+    return [runs[prompt.id, sample] for prompt, sample in wanted]
 
 
 def _runs(
@@ -139,7 +139,7 @@ def _runs(
         pass
     branches: list[dict[tuple[int, int], Handle]] = []
     for (prompt, sample), handle in zip(wanted, recorded, strict=True):
-        outcome, own = handle.result(), {}
+        outcome, branch = handle.result(), {}
         regime = regime_of(handle.job, model.spec.hash)
         drained = {drained_step(outcome.trace, threshold, regime) for threshold in settings.thresholds}
         for step in sorted({*sweep_steps(settings, prompt.steps), *drained}):
@@ -157,12 +157,12 @@ def _runs(
                     tail_width=width,
                     purpose="audit",
                 )
-                own[width, step] = engine.submit(job)
-        branches.append(own)
+                branch[width, step] = engine.submit(job)
+        branches.append(branch)
     while engine.step():
         pass
-    for (prompt, sample), handle, own, others in zip(wanted, recorded, branches, wide, strict=True):
-        done = {key: _text(model, prompt, branch) for key, branch in own.items()}
+    for (prompt, sample), handle, tails, others in zip(wanted, recorded, branches, wide, strict=True):
+        done = {key: _text(model, prompt, tail) for key, tail in tails.items()}
         yield SweptRun(
             prompt=prompt,
             sample=sample,

@@ -1,4 +1,4 @@
-"""Measure the `constant` cut of each family: the earliest handoff that keeps full CFG's success from there on.
+"""`astargate gate constant`: the earliest handoff of each family that keeps full CFG's success from there on.
 
 Per prompt one full guided run is recorded; every cut on the grid continues a replayed prefix of it under the base
 decoder, at each tail width that is to be served (so cuts are compared on shared prefixes). The cut of a family is the

@@ -84,9 +84,9 @@ class FamilyData:
 
     def main_run(self) -> NDArray[np.int64]:
         """[P]: number of each prompt's main run."""
-        found = np.full(len(self.prompts), -1, dtype=np.int64)
-        found[self.prompt[self.main]] = np.flatnonzero(self.main)
-        return found
+        rows = np.full(len(self.prompts), -1, dtype=np.int64)
+        rows[self.prompt[self.main]] = np.flatnonzero(self.main)
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,23 +110,24 @@ def rows_of(data: FamilyData, *, whole: bool, splits: Iterable[str] = ("train", 
     if whole:
         return Rows(data.whole[runs], data.a_star[prompt], data.fate[prompt], prompt, MIN_LEAF)
     points = len(data.checkpoints)
-    found = data.features[runs].reshape(runs.size * points, -1)
+    features = data.features[runs].reshape(runs.size * points, -1)
     horizon, fate = np.repeat(data.a_star[prompt], points), np.repeat(data.fate[prompt], points)
-    return Rows(found, horizon, fate, np.repeat(prompt, points), MIN_LEAF * points)
+    return Rows(features, horizon, fate, np.repeat(prompt, points), MIN_LEAF * points)
 
 
 def families_of(census: Census) -> dict[str, str]:
     """Task by family. Raises `ValueError` where a family has several tasks (gates need one canvas a family)."""
-    found: dict[str, str] = {}
+    task_of: dict[str, str] = {}
     for task in census.tasks:
         family = census.of(task)[0].any_run.family
         if family is None:
             continue
-        if found.setdefault(family, task) != task:
+        if task_of.setdefault(family, task) != task:
             raise ValueError(
-                f"family '{family}' has the tasks '{found[family]}' and '{task}'; train gates from a census of one each"
+                f"family '{family}' has the tasks '{task_of[family]}' and '{task}'; "
+                "train gates from a census of one each"
             )
-    return found
+    return task_of
 
 
 def family_data(census: Census, task: str, reader: Reader, model_hash: str) -> FamilyData:

@@ -142,8 +142,8 @@ def ladder(data: FamilyData, width: int, head: ValueHead) -> FixedSequenceTest:
     prompts = prompts[np.isfinite(data.value(width)[prompts]).all(1) & (data.main_run()[prompts] >= 0)]
     runs = data.main_run()[prompts]
     count, points = runs.size, len(data.checkpoints)
-    found = data.features[runs].reshape(count * points, -1)
-    predicted = head.predict(found)
+    features = data.features[runs].reshape(count * points, -1)
+    predicted = head.predict(features)
     value = data.value(width)[prompts]
     tested = []
     for earliest, price in risk_settings(data.checkpoints):

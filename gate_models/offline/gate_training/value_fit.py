@@ -4,7 +4,7 @@ From the last checkpoint to the first, with the later decisions fixed: if a run 
 off next at tau under them (never: V_tau = 0), then what waiting is worth is
     A_j = V_j - V_tau - price (rows of handing off at tau - rows of handing off at j),
 whose mean given the prefix is E[C_{j+1} | x_j] - stop_j, because q_g is a martingale under guidance (optional stopping:
-the paths' own outcomes are not needed, which takes their noise away). A forest regresses A_j on the features; its
+the outcomes of the paths are not needed, which takes their noise away). A forest regresses A_j on the features; its
 predictions on prompts that it has not seen decide at j. The head that ships is one forest over all checkpoints (the
 fraction is a feature), with an output for V and one for each price.
 """
@@ -32,7 +32,7 @@ MIN_PROMPTS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Induction:
-    """What backward induction found for n runs: features [n, J, D], V [n, J], advantages [n, J, prices]."""
+    """What backward induction gives for n runs: features [n, J, D], V [n, J], advantages [n, J, prices]."""
 
     features: NDArray[np.float32]
     value: NDArray[np.float64]
@@ -55,7 +55,7 @@ def induce(data: FamilyData, width: int, runs: NDArray[np.int64], seed: int, n_j
             f"needs at least {MIN_PROMPTS}"
         )
     count, points = value.shape
-    found, weight = data.features[runs], data.count[group]
+    features, weight = data.features[runs], data.count[group]
     rows = np.array([data.rows(width, int(step)) for step in data.at] + [data.rows(width, None)], dtype=np.float64)
     prices = np.array(PRICES)
     advantage = np.zeros((count, points, prices.size))
@@ -63,11 +63,13 @@ def induce(data: FamilyData, width: int, runs: NDArray[np.int64], seed: int, n_j
     for point in reversed(range(points)):
         here = value[:, point][:, None]
         advantage[:, point] = here - later_value - prices * (later_rows - rows[point])
-        predicted = _cross_predict(found[:, point], advantage[:, point], weight[:, point], group, seed + point, n_jobs)
+        predicted = _cross_predict(
+            features[:, point], advantage[:, point], weight[:, point], group, seed + point, n_jobs
+        )
         stop = predicted <= 0.0
         later_value = np.where(stop, here, later_value)
         later_rows = np.where(stop, rows[point], later_rows)
-    return Induction(found, value, advantage, weight, group)
+    return Induction(features, value, advantage, weight, group)
 
 
 def fit_head(induction: Induction, seed: int, trees: int = TREES, n_jobs: int | None = None) -> ValueHead:
@@ -89,7 +91,7 @@ def fit_head(induction: Induction, seed: int, trees: int = TREES, n_jobs: int | 
 
 
 def _cross_predict(
-    found: NDArray[np.float32],
+    features: NDArray[np.float32],
     target: NDArray[np.float64],
     weight: NDArray[np.float64],
     group: NDArray[np.int64],
@@ -98,9 +100,9 @@ def _cross_predict(
 ) -> NDArray[np.float64]:
     """Predictions [n, prices] of forests that have not seen the prompt."""
     predicted = np.zeros_like(target)
-    for train, test in GroupKFold(min(FOLDS, np.unique(group).size)).split(found, groups=group):
+    for train, test in GroupKFold(min(FOLDS, np.unique(group).size)).split(features, groups=group):
         forest = RandomForestRegressor(
             FOLD_TREES, min_samples_leaf=MIN_LEAF, max_features=1 / 3, random_state=seed, n_jobs=n_jobs
-        ).fit(found[train], target[train], weight[train])
-        predicted[test] = forest.predict(found[test])
+        ).fit(features[train], target[train], weight[train])
+        predicted[test] = forest.predict(features[test])
     return predicted

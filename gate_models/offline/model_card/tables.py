@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from gate_models.offline.runs import markdown
 from gate_models.policies.names import at_weight
 from gate_models.statistics.intervals import wilson
 
@@ -49,14 +50,14 @@ Cells = Mapping[str, Mapping[str, Any]]
 
 def cells_of(results: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Rows by task and policy; where several results have a cell, the one with the most texts."""
-    found: dict[str, dict[str, Any]] = {}
+    largest: dict[str, dict[str, Any]] = {}
     for result in results:
         for task, cells in result["tasks"].items():
             for policy, row in cells["policies"].items():
-                known = found.setdefault(task, {}).get(policy)
+                known = largest.setdefault(task, {}).get(policy)
                 if known is None or row["samples"] > known["samples"]:
-                    found[task][policy] = row
-    return found
+                    largest[task][policy] = row
+    return largest
 
 
 def policy_at(weight: float) -> str:
@@ -73,48 +74,49 @@ def policy_frozen(fraction: float) -> str:
 
 def weight_table(cells: Mapping[str, Cells]) -> str:
     """Success by guidance scale, the paper's figures in brackets; then how many subtasks reach the aims."""
-    lines = [
+    gains, best, rows = {}, {}, []
+    for task, policies in cells.items():
+        if not all(policy_at(weight) in policies for weight in WEIGHTS):
+            continue
+        measured = [policies[policy_at(weight)]["success"] for weight in WEIGHTS]
+        best[task], gains[task] = max(measured[1:]), max(measured[1:]) - measured[0]
+        paper = SUCCESS_BY_WEIGHT.get(task)
+        shown = [
+            f"{success:.2f}" + (f" ({paper[weight]:.2f})" if paper else "")
+            for success, weight in zip(measured, WEIGHTS, strict=True)
+        ]
+        rows.append((task, *shown, f"{gains[task]:+.2f}"))
+    compared = [task for task in gains if task in SUCCESS_BY_WEIGHT]
+    parts = [
         "### Success by guidance weight, beside the paper's\n",
         "In brackets the paper's LLaDA-8B on 64 tokens: other prompts, other model; for orientation only.\n",
-        "| subtask | " + " | ".join(f"w = {weight:g}" for weight in WEIGHTS) + " | best - base |",
-        "|---|" + "---|" * (len(WEIGHTS) + 1),
+        markdown.table(("subtask", *(f"w = {weight:g}" for weight in WEIGHTS), "best - base"), rows),
+        f"\nOf the paper's {len(compared)} subtasks, full CFG at its best weight reaches .6 on "
+        f"{sum(best[task] >= 0.6 for task in compared)} and beats base by at least .10 on "
+        f"{sum(gains[task] >= 0.1 for task in compared)}.",
     ]
-    gains, best = {}, {}
-    for task, rows in cells.items():
-        if not all(policy_at(weight) in rows for weight in WEIGHTS):
-            continue
-        own = [rows[policy_at(weight)]["success"] for weight in WEIGHTS]
-        best[task], gains[task] = max(own[1:]), max(own[1:]) - own[0]
-        theirs = SUCCESS_BY_WEIGHT.get(task)
-        shown = [f"{s:.2f}" + (f" ({theirs[w]:.2f})" if theirs else "") for s, w in zip(own, WEIGHTS, strict=True)]
-        lines.append(f"| {task} | " + " | ".join(shown) + f" | {gains[task]:+.2f} |")
-    paper = [task for task in gains if task in SUCCESS_BY_WEIGHT]
-    lines.append(
-        f"\nOf the paper's {len(paper)} subtasks, full CFG at its best weight reaches .6 on "
-        f"{sum(best[task] >= 0.6 for task in paper)} and beats base by at least .10 on "
-        f"{sum(gains[task] >= 0.1 for task in paper)}."
-    )
-    return "\n".join(lines) + "\n"
+    return "\n".join(parts) + "\n"
 
 
 def freeze_table(cells: Mapping[str, Cells]) -> str:
     """Success with guidance up to a fraction of the steps, pooled over each benchmark's subtasks (95 % Wilson)."""
-    lines = [
-        f"### Freeze curve at w = {FREEZE_WEIGHT:g}\n",
-        "Guidance up to a fraction f of the steps, then base, one token a step; all texts of a benchmark pooled.\n",
-        "| benchmark | " + " | ".join(f"f = {fraction:g}" for fraction in FRACTIONS) + " |",
-        "|---|" + "---|" * len(FRACTIONS),
-    ]
+    rows = []
     for group, tasks in GROUPS.items():
         present = [cells[task] for task in tasks if task in cells]
-        if not present or not all(policy_frozen(f) in rows for rows in present for f in FRACTIONS):
-            continue
-        shown = []
-        for fraction in FRACTIONS:
-            rows = [own[policy_frozen(fraction)] for own in present]
-            count = sum(row["samples"] for row in rows)
-            successes = round(sum(row["success"] * row["samples"] for row in rows))
-            low, high = wilson(successes, count)
-            shown.append(f"{successes / count:.2f} ({low:.2f}-{high:.2f})")
-        lines.append(f"| {group} | " + " | ".join(shown) + " |")
-    return "\n".join(lines) + "\n"
+        if present and all(policy_frozen(f) in policies for policies in present for f in FRACTIONS):
+            pooled = ([policies[policy_frozen(fraction)] for policies in present] for fraction in FRACTIONS)
+            rows.append((group, *map(_pooled, pooled)))
+    parts = [
+        f"### Freeze curve at w = {FREEZE_WEIGHT:g}\n",
+        "Guidance up to a fraction f of the steps, then base, one token a step; all texts of a benchmark pooled.\n",
+        markdown.table(("benchmark", *(f"f = {fraction:g}" for fraction in FRACTIONS)), rows),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _pooled(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Success over the texts of several subtasks, with its interval."""
+    count = sum(row["samples"] for row in rows)
+    successes = round(sum(row["success"] * row["samples"] for row in rows))
+    low, high = wilson(successes, count)
+    return f"{successes / count:.2f} ({low:.2f}-{high:.2f})"

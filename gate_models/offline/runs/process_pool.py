@@ -29,7 +29,7 @@ Report = Callable[[int], None]
 
 
 class Worker(Protocol[Item_contra, Result_co]):
-    """What a process holds. `info` is told once when it is ready (equal for all workers of a run)."""
+    """What a process holds. `info` is sent once when it is ready (equal for all workers of a run)."""
 
     @property
     def info(self) -> Any: ...
@@ -42,7 +42,7 @@ class WorkerError(RuntimeError):
 
 
 class StoppedError(Exception):
-    """The run was told to stop."""
+    """The run was asked to stop."""
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gate_models.features.text_metrics import distinct_2, has_adjacent_repeat, words
+from gate_models.offline.runs import markdown
 from gate_models.statistics.intervals import wilson
 
 _PARTS: Final = ("policies", "samples", "identity")
@@ -24,6 +25,14 @@ _ASKED: Final = {"tasks", "policies", "weights", "model", "census"}
 def identity(**parts: Any) -> str:
     """Digest of what a cell is made from; order of names does not matter."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Replace a JSON file as a whole, so that a reader never sees half of it; folders above it are made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    partial.replace(path)
 
 
 class ResultFile:
@@ -54,13 +63,9 @@ class ResultFile:
         self.write()
 
     def write(self) -> None:
-        """Replace the file as a whole, so that a reader never sees half of it."""
-        if self.path is None:
-            return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self.path.with_name(f"{self.path.name}.{os.getpid()}.partial")
-        partial.write_text(json.dumps(self.content, indent=1) + "\n", encoding="utf-8")
-        partial.replace(self.path)
+        """Write the cells; without a path nothing."""
+        if self.path is not None:
+            write_json(self.path, self.content)
 
 
 def _kept(
@@ -122,31 +127,34 @@ def summarise(samples: Sequence[Mapping[str, Any]], seconds: float) -> dict[str,
     }
 
 
+HEADS: Final = (
+    *("policy", "success", "95 %", "ppl", "repeats", "words", "distinct-2", "rows / text", "of full CFG"),
+    *("tokens / text", "s / text"),
+)
+
+
 def table(task: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
     """A Markdown table of one task."""
-    lines = [
-        f"\n{task}\n",
-        "| policy | success | 95 % | ppl | repeats | words | distinct-2 | rows / text | of full CFG | tokens / text "
-        "| s / text |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for name, row in rows.items():
-        low, high = row["success_interval_95"]
-        share = row["rows_per_sample"] / row["full_cfg_equivalent"]
-        perplexity = (row.get("fluency") or {}).get("perplexity")
-        lines.append(
-            f"| {name}{_fallen(row)} | {row['success']:.3f} | {low:.2f}-{high:.2f} | {_number(perplexity)} "
-            f"| {row['adjacent_repeat_rate']:.2f} | {row['mean_words']:.1f} | {row['distinct_2']:.2f} "
-            f"| {row['rows_per_sample']:.1f} | {share:.0%} | {row['tokens_per_sample']:.0f} "
-            f"| {row['seconds_per_sample']:.3f} |"
-        )
-    told = {f"{name}: {fallen['reason']}" for name, row in rows.items() if (fallen := row.get("fallback"))}
-    return "\n".join([*lines, *(f"\nFalls back to full CFG: {line}" for line in sorted(told))])
+    fallen = {f"{name}: {fall['reason']}" for name, row in rows.items() if (fall := row.get("fallback"))}
+    lines = [f"\n{task}\n", markdown.table(HEADS, [_row(name, row) for name, row in rows.items()])]
+    return "\n".join([*lines, *(f"\nFalls back to full CFG: {line}" for line in sorted(fallen))])
 
 
-def _fallen(row: Mapping[str, Any]) -> str:
-    """The mark of a cell in which full CFG stands for a gate that the setting does not have."""
-    return " (falls back)" if row.get("fallback") else ""
+def _row(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
+    low, high = row["success_interval_95"]
+    return (
+        name + (" (falls back)" if row.get("fallback") else ""),  # full CFG stands for a gate that the setting lacks
+        f"{row['success']:.3f}",
+        f"{low:.2f}-{high:.2f}",
+        _number((row.get("fluency") or {}).get("perplexity")),
+        f"{row['adjacent_repeat_rate']:.2f}",
+        f"{row['mean_words']:.1f}",
+        f"{row['distinct_2']:.2f}",
+        f"{row['rows_per_sample']:.1f}",
+        f"{row['rows_per_sample'] / row['full_cfg_equivalent']:.0%}",
+        f"{row['tokens_per_sample']:.0f}",
+        f"{row['seconds_per_sample']:.3f}",
+    )
 
 
 def _number(value: float | None) -> str:

@@ -47,7 +47,7 @@ def decode_trace(data: bytes) -> Trace:
         StepStats(**{name: _value(name, values[index]) for name, values in columns.items()})
         for index in range(content["count"])
     ]
-    resumed = [Resumption(**{name: _value(name, v) for name, v in found.items()}) for found in content["resumed"]]
+    resumed = [Resumption(**{name: _value(name, v) for name, v in entry.items()}) for entry in content["resumed"]]
     return Trace(tuple(content["start"]), content["end_id"], content["start_step"], steps, resumed)
 
 

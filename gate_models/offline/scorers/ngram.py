@@ -29,15 +29,15 @@ _BITS = 15
 
 def sentences(text: str) -> list[list[str]]:
     """Tokens of each sentence: lower-case words and single marks. A quote after a full stop stays with its sentence."""
-    found: list[list[str]] = [[]]
+    sentences: list[list[str]] = [[]]
     tokens = _TOKEN.findall(text.lower())
     for index, token in enumerate(tokens):
-        found[-1].append(token)
+        sentences[-1].append(token)
         following = tokens[index + 1] if index + 1 < len(tokens) else ""
         ends = token in _SENTENCE_END or (token == '"' and index > 0 and tokens[index - 1] in _SENTENCE_END)
         if ends and following not in {*_SENTENCE_END, '"'} and following:
-            found.append([])
-    return found
+            sentences.append([])
+    return sentences
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
-"""Train the shipped fluency judge on text that `mini` was not trained on, measure it, and write its card.
+"""`astargate train fluency`: the shipped judge of fluency, trained on text that `mini` was not trained on.
 
 Sources: CommonGen's test references, and its train sentences that the model's corpus left out (image alt texts with
-other openings); the Conceptual Captions validation captions; the NLVR2 sentences. `astargate train fluency --data
-DIR` rebuilds the files.
+other openings); the Conceptual Captions validation captions; the NLVR2 sentences. `--data DIR` holds them.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from decoding.mini.corpus import clean, load_corpora
+from gate_models.offline.runs.result_file import write_json
 from gate_models.offline.scorers import ngram
 from gate_models.offline.scorers.ngram import NgramModel, Score
 
@@ -27,7 +27,7 @@ HELD_OUT: Final = 20
 
 
 OTHER: Final = 1500
-"""Texts of each source that `mini` was trained on, to show how far the judge reaches beyond its own."""
+"""Texts of each source that `mini` was trained on, to show how far the judge reaches beyond its training."""
 
 
 def _commongen_targets(data: Path) -> Iterator[str]:
@@ -44,7 +44,7 @@ def references(data: Path, split: str) -> list[str]:
 
 
 def unused_texts(data: Path) -> dict[str, list[str]]:
-    """Source -> cleaned texts, none of which the model was trained on."""
+    """Source -> cleaned texts; the model was trained on none of them."""
     used = {sentence.text for group in load_corpora(data).values() for sentence in group}
     sources: dict[str, Iterator[str]] = {
         "commongen test references": iter(references(data, "test")),
@@ -126,5 +126,5 @@ def train(data: Path, out: Path) -> dict[str, Any]:
         "texts": {source: len(group) for source, group in sources.items()},
         "measured": measured,
     }
-    (out / "card.json").write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+    write_json(out / "card.json", card)
     return card

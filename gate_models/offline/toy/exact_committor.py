@@ -30,8 +30,8 @@ class ExactToy:
     """Everything that rollouts estimate, exactly. Vectors over states are [states], step t runs from 0 to T."""
 
     def __init__(self, tables: ToyTables, rules: Rules, success: Success) -> None:
-        if rules.tail_threshold is not None and rules.steps < tables.canvas.length:
-            raise ValueError("an adaptive tail may run past T where T < L: such a chain has no fixed end")
+        if rules.paced_by_tokens and rules.steps < tables.canvas.length:
+            raise ValueError("a tail paced by its tokens may run past T where T < L: such a chain has no fixed end")
         self.rules, self.canvas = rules, tables.canvas
         self.law = StepLaw(tables, rules)
         self.complete = self.law.masks == 0
@@ -113,8 +113,8 @@ class ExactToy:
         A serial phase runs its steps to T even where nothing is left to commit; a wide one stops at the last mask.
         Without a threshold the count is the same on every trajectory.
         """
-        if self.rules.tail_threshold is not None:
-            raise ValueError("the rows of an adaptive tail depend on the trajectory")
+        if self.rules.paced_by_tokens:
+            raise ValueError("the rows of a tail paced by its tokens depend on the trajectory")
         widths = {"guided": self.rules.guided_width, "base": tail_width or self.rules.tail_width}
         masks, rows = self.canvas.length, 0
         for step in range(self.steps):

@@ -50,6 +50,7 @@ class Rules:
     guided_width: int = 1
     tail_width: int = 1
     tail_threshold: float | None = None
+    tail_rule: str = "top_k"
     block_length: int | None = None
     suppress_end: bool = False
     defer_end: bool = False
@@ -59,6 +60,11 @@ class Rules:
             raise ValueError(f"unknown order {self.order!r} or confidence {self.confidence!r}")
         if self.block_length is not None and max(self.guided_width, self.tail_width) > 1:
             raise ValueError("blocks are exact for serial phases only: a wide phase leaves a block early")
+
+    @property
+    def paced_by_tokens(self) -> bool:
+        """Whether the tokens say how many positions a base step commits."""
+        return self.tail_threshold is not None or self.tail_rule != "top_k"
 
     def order_in(self, phase: Phase) -> str:
         """The commit order of a phase: base steps know no guided order."""
@@ -119,6 +125,59 @@ class Step:
     quotas: tuple[int, ...]
     """[L + 1]: quota by number of candidates."""
     stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class PairFacts:
+    """One (state, draw) pair, as the tail rules see it; lists are [L]."""
+
+    best: list[int]
+    """Positions that may be committed, best first."""
+    tokens: list[int]
+    hidden: list[bool]
+    probability: list[float]
+    entropy: list[float]
+    end: int | None
+
+    def unrepeated(self, positions: list[int]) -> list[int]:
+        """Those whose token is not within two positions already, in the canvas or at an earlier one of them."""
+        written = [None if hidden else token for token, hidden in zip(self.tokens, self.hidden, strict=True)]
+        kept = []
+        for i in positions:
+            near = [written[k] for k in range(len(written)) if abs(k - i) <= 2]
+            if self.tokens[i] == self.end or self.tokens[i] not in near:
+                written[i] = self.tokens[i]
+                kept.append(i)
+        return kept
+
+
+def going_together(rule: str, facts: PairFacts) -> list[int]:
+    """Positions that a tail rule takes together, stated anew for the tests."""
+    if rule == "spaced":
+        gap = max(2, sum(facts.hidden) * 8 // len(facts.hidden))
+        far: list[int] = []
+        for i in facts.best:
+            if (
+                min((abs(i - k) for k in far if not facts.tokens[i] == facts.tokens[k] == facts.end), default=gap)
+                >= gap
+            ):
+                far.append(i)
+        return far
+    if rule == "best_of_run":
+        leaders = set()
+        for hidden, run in itertools.groupby(range(len(facts.hidden)), key=lambda i: facts.hidden[i]):
+            inside = [i for i in run if i in facts.best]
+            if hidden and inside:
+                leaders.add(min(inside, key=facts.best.index))
+        return [i for i in facts.best if facts.probability[i] >= (0.4 if i in leaders else 0.9)]
+    if rule == "entropy_bound":
+        rising = sorted(facts.best, key=lambda i: (facts.entropy[i], i))
+        return [i for n, i in enumerate(rising) if sum(facts.entropy[k] for k in rising[:n]) <= 0.3]
+    if rule == "factor":
+        falling = sorted(facts.best, key=lambda i: (-facts.probability[i], i))
+        fitting = [n for n, i in enumerate(falling, 1) if (n + 1) * (1.0 - facts.probability[i]) < 1.0]
+        return falling[: max(fitting, default=0)]
+    raise ValueError(f"no tail rule is called {rule!r}")
 
 
 class StepLaw:
@@ -184,9 +243,18 @@ class StepLaw:
         if gaps.numel() and float(gaps.min()) < SMALLEST_GAP:
             raise TieError(f"scores tie within {float(gaps.min()):.1e}; take another seed or scale")
 
-    def committed(self, step: Step, scores: Tensor, probabilities: Distributions, threshold: float | None) -> Tensor:
+    def committed(
+        self,
+        step: Step,
+        scores: Tensor,
+        probabilities: Distributions,
+        threshold: float | None,
+        rule: str = "top_k",
+    ) -> Tensor:
         """[D, L] bool: positions that the step commits. Highest score first, ties to the left."""
         eligible = self.masked & (torch.arange(self.canvas.length) < step.stop)
+        if rule != "top_k":
+            return self._together(rule, step, scores, probabilities, threshold or 0.0, eligible)
         by_score = scores.argsort(dim=-1, descending=True, stable=True)
         last = (~eligible).gather(-1, by_score).to(torch.int8).argsort(dim=-1, stable=True)
         sequence = by_score.gather(-1, last)
@@ -199,13 +267,38 @@ class StepLaw:
             count = torch.minimum(count, confident.sum(-1).clamp(min=1))
         return eligible & (sequence.argsort(-1) < count[:, None])
 
+    def _together(
+        self, rule: str, step: Step, scores: Tensor, probabilities: Distributions, threshold: float, eligible: Tensor
+    ) -> Tensor:
+        """[D, L] bool: what a tail rule commits, one position at least and the quota at most."""
+        plain = self.at_tokens(probabilities.plain)
+        entropy = torch.special.entr(probabilities.plain).sum(-1)[self.state]
+        end = self.tables.end_id if self.tables.end_is_token else None
+        out = torch.zeros_like(eligible)
+        for pair in range(len(out)):
+            open_ = [i for i in range(self.canvas.length) if eligible[pair, i]]
+            if not open_:
+                continue
+            facts = PairFacts(
+                best=sorted(open_, key=lambda i: (-float(scores[pair, i]), i)),
+                tokens=self.tokens[pair].tolist(),
+                hidden=self.masked[pair].tolist(),
+                probability=plain[pair].tolist(),
+                entropy=entropy[pair].tolist(),
+                end=end,
+            )
+            wanted = [i for i in going_together(rule, facts) if facts.probability[i] >= threshold]
+            chosen = facts.unrepeated(wanted)[: step.quotas[len(open_)]]
+            out[pair, chosen or (facts.unrepeated(facts.best) or facts.best)[:1]] = True
+        return out
+
     def images(
         self, step: Step, phase: Phase, probabilities: Distributions, order: str | None = None
     ) -> Iterator[tuple[float, Tensor]]:
         """(weight, next state [D]) of every pair, once a permutation for random order."""
-        threshold = self.rules.tail_threshold if phase == "base" else None
+        threshold, rule = (self.rules.tail_threshold, self.rules.tail_rule) if phase == "base" else (None, "top_k")
         for weight, scores in self.scores(order or self.rules.order_in(phase), probabilities):
-            left = self.masked & ~self.committed(step, scores, probabilities, threshold)
+            left = self.masked & ~self.committed(step, scores, probabilities, threshold, rule)
             yield weight, torch.where(left, self.canvas.alphabet, self.tokens) @ self.canvas.powers
 
     def kernel(

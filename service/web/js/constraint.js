@@ -1,4 +1,4 @@
-// The constraint editor: fields of the chosen type, or JSON. `all_of` holds editors of its own.
+// The constraint editor: fields of the chosen type, or JSON. A composition holds editors of its own.
 
 import { clearErrors, field, markError, plain } from "./fields.js";
 import { h, uniqueId, words } from "./dom.js";
@@ -36,7 +36,7 @@ export function constraintEditor(types, { path, optional = false, without = [] }
         ? parts(types, inside, entry.type)
         : field({ name, path: inside, schema, required: required.includes(name) });
       item.name = name;
-      item.write(constraint[name]);
+      item.write(constraint[name] ?? (nested.type === "boolean" ? nested.default : undefined));
       return item;
     });
   }
@@ -79,7 +79,7 @@ function parts(types, path, outer) {
   let editors = [];
   const holder = h("div", { class: "parts" });
   const add = h("button", { type: "button", class: "quiet small", onclick: () => push(types[0].example) }, "Add a constraint");
-  const element = h("fieldset", { class: "field wide nested", "data-param": path }, h("legend", {}, "All of"), holder, add);
+  const element = h("fieldset", { class: "field wide nested", "data-param": path }, h("legend", {}, words(outer).replace(/^./, (first) => first.toUpperCase())), holder, add);
 
   function push(constraint) {
     const editor = constraintEditor(types, { path: `${path}[${editors.length}]`, without: [outer] });

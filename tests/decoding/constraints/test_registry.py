@@ -30,6 +30,18 @@ DESIGN_FIELDS = {
     "collie_c06a": {"min_words", "max_chars"},
     "avoid": {"topic", "forbidden", "topical"},
     "all_of": {"constraints"},
+    "any_of": {"constraints"},
+    "none_of": {"constraints"},
+    "regex": {"pattern", "mode", "meaning"},
+    "contains": {"phrases", "case_sensitive", "inside_words"},
+    "not_contains": {"phrases", "case_sensitive", "inside_words"},
+    "starts_with": {"phrase", "case_sensitive"},
+    "ends_with": {"phrase", "case_sensitive"},
+    "json": {"json_schema"},
+    "characters": {"min_characters", "max_characters"},
+    "sentences": {"min_sentences", "max_sentences"},
+    "one_of": {"labels"},
+    "python": {"name"},
 }
 
 
@@ -39,6 +51,22 @@ def of(kind, **fields):
 
 RELATIONS = st.sampled_from(["at_least", "less_than"])
 COUNTS = st.integers(1, 6)
+PHRASES = st.lists(st.sampled_from([*WORDS, "do", "bal", "New"]), min_size=1, max_size=4, unique_by=str.casefold)
+FLAGS = {"case_sensitive": st.booleans(), "inside_words": st.booleans()}
+
+
+def ranged(kind, unit):
+    """A range of `unit`, with or without an upper bound."""
+    low, extra = st.integers(1, 8), st.one_of(st.none(), st.integers(0, 20))
+    return st.tuples(low, extra).map(
+        lambda pair: {
+            "type": kind,
+            f"min_{unit}": pair[0],
+            f"max_{unit}": None if pair[1] is None else pair[0] + pair[1],
+        }
+    )
+
+
 SPECS = st.one_of(
     of("keywords", keywords=st.lists(st.sampled_from(WORDS), min_size=1, max_size=6, unique=True)),
     st.tuples(st.integers(0, 5), st.integers(1, 12)).map(
@@ -53,9 +81,24 @@ SPECS = st.one_of(
     of("collie_c07", words=st.lists(st.sampled_from(["dog", "the", "n't", "Sun"]), min_size=1, max_size=3)),
     of("collie_c06a", min_words=COUNTS, max_chars=COUNTS),
     of("avoid", topic=st.just("nature"), forbidden=st.just(["dog"]), topical=st.just(["sea", "tree"])),
+    of("contains", phrases=PHRASES, **FLAGS),
+    of("not_contains", phrases=PHRASES, **FLAGS),
+    of("starts_with", phrase=st.sampled_from(WORDS), case_sensitive=st.booleans()),
+    of("ends_with", phrase=st.sampled_from(WORDS), case_sensitive=st.booleans()),
+    of(
+        "regex",
+        pattern=st.sampled_from(["dog", "^[a-z ]+$", r"\bs\w+", "(a+)+$"]),
+        mode=st.sampled_from(["search", "full"]),
+    ),
+    of("json", json_schema=st.sampled_from([None, {"type": "string"}, {"type": "object", "required": ["dog"]}])),
+    ranged("characters", "characters"),
+    ranged("sentences", "sentences"),
+    of("one_of", labels=PHRASES),
+    of("python", name=st.just("no_repeats")),
 )
 TEXTS = st.one_of(
     st.text(max_size=60),
+    st.sampled_from(['"dog"', '{"dog": 1}', "{", "12", "dog", "Sun.", "NEW YORK"]),
     st.lists(st.sampled_from([*WORDS, ",", ".", "DOG", "CAN'T", "good", "bad", "--"]), max_size=14).map(" ".join),
 )
 

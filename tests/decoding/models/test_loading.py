@@ -16,7 +16,7 @@ from decoding.models import hub
 from decoding.models.checkpoint import CheckpointError
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from decoding.models.tools.make_random import Arch, main
+from decoding.models.tools.make_random import Arch, make_random
 from decoding.models.transformer.shards import INDEX
 
 Copy = Callable[[Path], Path]
@@ -57,16 +57,13 @@ def features(model: DenoisingModel) -> torch.Tensor:
     return model.encode(ids, length - 4, length, always_mask=False)
 
 
-def test_command_line_writes_a_loadable_checkpoint(
-    arch: Arch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    main(["--arch", arch, "--out", str(tmp_path / "x")])
-    assert "random" in capsys.readouterr().out
+def test_a_random_checkpoint_is_small_seeded_and_loadable(arch: Arch, tmp_path: Path) -> None:
+    make_random(arch, tmp_path / "x")
     assert len(list((tmp_path / "x").glob("*.safetensors"))) >= 2
     assert sum(file.stat().st_size for file in (tmp_path / "x").iterdir()) < 5_000_000
     first = load_model(str(tmp_path / "x"))
-    main(["--arch", arch, "--out", str(tmp_path / "y")])
-    main(["--arch", arch, "--out", str(tmp_path / "z"), "--seed", "1"])
+    make_random(arch, tmp_path / "y")
+    make_random(arch, tmp_path / "z", seed=1)
     assert load_model(str(tmp_path / "y")).spec.hash == first.spec.hash != load_model(str(tmp_path / "z")).spec.hash
 
 

@@ -9,17 +9,14 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from decoding.models.tools.sizing import DREAM_7B, H100, LLADA_8B, Card, block_weights, estimate, main, row_flops, table
+from decoding.models.tools.sizing import DREAM_7B, H100, LLADA_8B, Card, block_weights, estimate, row_flops, table
 from decoding.models.transformer.blocks import Shape, Transformer
 
 PAGE = Path(__file__).parents[3] / "docs" / "sizing.md"
 
 
-def test_the_page_holds_the_scripts_table(capsys: pytest.CaptureFixture[str]) -> None:
-    main([])
-    printed = capsys.readouterr().out.strip()
-    assert printed == table(LLADA_8B, H100)
-    assert printed in PAGE.read_text(encoding="utf-8")
+def test_the_page_holds_the_table() -> None:
+    assert table(LLADA_8B, H100) in PAGE.read_text(encoding="utf-8")
 
 
 def test_weights_are_the_published_ones() -> None:

@@ -16,7 +16,7 @@ from gate_models.offline.census.labels import counts_of
 from gate_models.offline.census.plan import plan
 from gate_models.offline.census.records import CensusError
 from gate_models.offline.census.settings import CensusSettings
-from gate_models.offline.census.store import load_census, write_json, write_shard
+from gate_models.offline.census.store import load_census, write_shard
 from gate_models.offline.census.worker import decode_items
 from gate_models.offline.repair_census import gains
 from gate_models.offline.repair_census import report as repair_report
@@ -27,6 +27,7 @@ from gate_models.offline.repair_census.run import RepairCensus
 from gate_models.offline.repair_census.settings import RepairSettings
 from gate_models.offline.repair_census.store import read_units
 from gate_models.offline.repair_census.units import Unit, fresh_job, frozen_runs, units_of
+from gate_models.offline.runs.result_file import write_json
 from tests.decoding.tiny import job, tiny_model
 
 SETTINGS = RepairSettings(("ifeval-letter-freq",), prompts=2, seeds=1, continuations=2, counts=(1, 2))

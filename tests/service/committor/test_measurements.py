@@ -15,6 +15,7 @@ from gate_models.statistics.intervals import newcombe, proportion
 from service.committor.plan import _state_tokens
 from service.schemas.committor import StateRequest
 from tests.service.process import error_of, total, wait_until
+from tests.shipped import mini
 
 KEYWORDS = {"type": "keywords", "keywords": ["dog", "ball"]}
 L, N = 6, 3
@@ -68,7 +69,7 @@ def test_text_and_token_ids_name_the_same_state(server):
     by_text = measure(server, {**SMALL, "state": {"text": words}})
     generated = server.generate({"constraint": KEYWORDS, "gen_length": L, "trace": True, "seed": 1})
     assert generated["samples"][0]["trace"]["tokens"]
-    model = load_model("mini")
+    model = mini()
     ids = [
         model.spec.mask_id if word == "[MASK]" else token
         for word in words.split()

@@ -14,7 +14,7 @@ from service.commands import local
 from service.config.settings import Settings
 from service.generation import prepare as translate
 from service.schemas.generate import GenerateRequest
-from tests.service.shadow_audit.shadowing import mini
+from tests.shipped import mini
 
 FAMILY = "commongen-k3"
 BODY = {"constraint": {"type": "keywords", "keywords": ["dog", "ball", "beach"]}, "seed": 3, "n": 8}

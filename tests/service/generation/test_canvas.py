@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from decoding.constraints import FAMILIES, parse
-from decoding.models.registry import load_model
 from gate_models.offline.benchmarks.tasks import load_task
 from service.generation.canvas import ROOMY, fitting_canvas, needed_tokens
 from service.generation.request import CanvasRequest
+from tests.shipped import mini
 
 
 @pytest.fixture(scope="module")
 def model():
-    return load_model("mini")
+    return mini()
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from decoding.constraints import FAMILIES
-from decoding.models.registry import load_model
 from gate_models.gates.drained import MEASURED, shipped_thresholds
 from gate_models.offline.benchmarks.tasks import load_task
+from tests.shipped import mini
 
 FIELDS = ("guidance_scale", "guided_width", "order", "boost_threshold", "tail_width")
 
 
 def own_thresholds():
     """The calibrated thresholds of the shipped model."""
-    model = load_model("mini").spec.hash
+    model = mini().spec.hash
     return [found for found in shipped_thresholds() if found.regime.model_hash == model]
 
 

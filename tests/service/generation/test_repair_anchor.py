@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from decoding.gates.builtin import BuiltinGates
-from decoding.models.registry import load_model
 from decoding.request.job import regime_of
 from service.committor.horizons import HorizonStore, Measured
 from service.config.settings import Settings
@@ -14,6 +13,7 @@ from service.schemas.generate import GenerateRequest
 from service.storage.database import open_database
 from tests.service.committor.test_measurements import measure
 from tests.service.process import error_of
+from tests.shipped import mini
 
 L = 8
 NEVER_MET = {"type": "letter_frequency", "letter": "q", "relation": "at_least", "count": 60}
@@ -30,7 +30,7 @@ def body(prompt, anchor, gate=GATES[0], **policy):
 def record(server, prompt, peak, step=5):
     """The horizon of `body(prompt)` as a measurement of the caller's would have left it."""
     request = GenerateRequest.model_validate(body(prompt, "end"))
-    model = load_model("mini")
+    model = mini()
     job = prepare(request, model, BuiltinGates(), Settings()).job
     measured = Measured(job, regime_of(job, model.spec.hash), step, peak, "handoff", 24, prompt, "com-none")
     database = open_database(f"sqlite:///{server.log.resolve()}.db")
@@ -49,7 +49,7 @@ def test_a_recorded_peak_is_where_repair_begins(server, gate):
         assert answer["policy"]["repair"]["anchor"] == peak / L
         assert (sample["repair"]["rounds"], sample["repair"]["anchor_reason"]) == (1, None)
         (resumed,) = sample["trace"]["resumed"]
-        mask = load_model("mini").spec.mask_id
+        mask = mini().spec.mask_id
         assert resumed["canvas"].count(mask) == L - peak + 1
         plain = server.generate(body(prompt, peak / L, gate))
         assert plain["samples"] == [sample]

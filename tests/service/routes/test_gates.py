@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from decoding.models.registry import load_model
 from gate_models.gates import artifact
 from gate_models.offline.gate_audit.export import export
 from service.cli import app
 from tests.gate_models import synthetic_gates as gates
 from tests.gate_models.gates.test_audit_report import content
+from tests.shipped import mini
 
 BODY = {"constraint": {"type": "keywords", "keywords": ["dog", "ball", "beach"]}, "gen_length": 16, "seed": 3, "n": 2}
 
@@ -19,7 +19,7 @@ BODY = {"constraint": {"type": "keywords", "keywords": ["dog", "ball", "beach"]}
 def folder(tmp_path_factory):
     """A gate for the shipped model, trained on made-up data, and one that was tampered with."""
     root = tmp_path_factory.mktemp("gates")
-    artifact.save(gates.bundle(load_model("mini").spec.hash), root / "commongen-k3")
+    artifact.save(gates.bundle(mini().spec.hash), root / "commongen-k3")
     artifact.save(gates.bundle("another"), root / "tampered")
     path = root / "tampered" / artifact.DESCRIPTION
     path.write_text(path.read_text().replace('"another"', '"mine"'))

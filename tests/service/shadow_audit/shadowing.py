@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 from sqlalchemy import select
@@ -12,8 +11,6 @@ from decoding.engine.engine import Engine
 from decoding.engine.handle import Handle
 from decoding.engine.runner import Runner
 from decoding.gates.protocol import Regime
-from decoding.models.protocol import DenoisingModel
-from decoding.models.registry import load_model
 from gate_models.features.argmax_fill import Reader
 from gate_models.gates.bundle import GateBundle
 from gate_models.gates.constant import ConstantCut, ConstantGates, shipped_cuts
@@ -27,15 +24,11 @@ from service.schemas.generate import GenerateRequest
 from service.shadow_audit.audit import Shadow
 from service.shadow_audit.tables import AUDIT_COLUMNS, AUDITS, AuditRecord
 from service.storage.database import Database
+from tests.shipped import mini
 
 KEYWORDS = {"type": "keywords", "keywords": ["dog", "ball", "beach"]}
 CONSTANT = {"gate": {"source": "constant"}, "tail_width": 8}
 BODY: dict[str, Any] = {"constraint": KEYWORDS, "gen_length": 16, "policy": CONSTANT, "seed": 1}
-
-
-@cache
-def mini() -> DenoisingModel:
-    return load_model("mini")
 
 
 def regime(family: str = "commongen-k3", tail_width: int = 8) -> Regime:

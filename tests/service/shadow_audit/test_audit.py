@@ -18,7 +18,8 @@ from service.shadow_audit.tables import AUDITS
 from service.storage.database import open_database
 from service.storage.leases import MAX_ATTEMPTS
 from tests.gate_models import synthetic_gates as gates
-from tests.service.shadow_audit.shadowing import CONSTANT, KEYWORDS, Desk, audits, mini, text_of
+from tests.service.shadow_audit.shadowing import CONSTANT, KEYWORDS, Desk, audits, text_of
+from tests.shipped import mini
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import pytest
 
 from service.shadow_audit.sample import first_pass_ended
 from service.storage.database import open_database
-from tests.service.shadow_audit.shadowing import Desk, audits, mini
+from tests.service.shadow_audit.shadowing import Desk, audits
+from tests.shipped import mini
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from service.shadow_audit.sample import AuditCandidate
 from service.shadow_audit.store import ShadowStore
 from service.storage.database import open_database
 from tests.service.process import error_of, total, wait_until
-from tests.service.shadow_audit.shadowing import BODY, Desk, mini
+from tests.service.shadow_audit.shadowing import BODY, Desk
+from tests.shipped import mini
 
 ADMIN = "an-admin-secret-of-some-length"
 USER = "a-users-secret-of-some-length"

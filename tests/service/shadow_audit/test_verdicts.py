@@ -11,7 +11,8 @@ from service.shadow_audit.sample import ChosenSample, case_of, satisfied
 from service.shadow_audit.store import ShadowStore
 from service.storage.database import open_database
 from tests.gate_models import synthetic_gates as gates
-from tests.service.shadow_audit.shadowing import CONSTANT, KEYWORDS, Desk, audits, mini, text_of
+from tests.service.shadow_audit.shadowing import CONSTANT, KEYWORDS, Desk, audits, text_of
+from tests.shipped import mini
 
 
 @pytest.fixture

@@ -82,3 +82,66 @@ def avoid(topic: str, forbidden: Sequence[str], topical: Sequence[str] | None = 
 def all_of(*constraints: ConstraintLike) -> Constraint:
     """All of them at once; `one & other` says the same."""
     return _constraint("all_of", constraints=constraints)
+
+
+def any_of(*constraints: ConstraintLike) -> Constraint:
+    """At least one of them; `one | other` says the same."""
+    return _constraint("any_of", constraints=constraints)
+
+
+def none_of(*constraints: ConstraintLike) -> Constraint:
+    """None of them; `~one` says the same of one."""
+    return _constraint("none_of", constraints=constraints)
+
+
+def regex(pattern: str, mode: Literal["search", "full"] | None = None, *, meaning: str | None = None) -> Constraint:
+    """The pattern matches a part of the text, or all of it; `meaning` says in words what it matches, for the prompt.
+
+    ECMA 262 without back references and look-around.
+    """
+    return _constraint("regex", pattern=pattern, mode=mode, meaning=meaning)
+
+
+def contains(*phrases: str, case_sensitive: bool | None = None, inside_words: bool | None = None) -> Constraint:
+    """Every phrase occurs; with `inside_words=False` as whole words alone."""
+    return _constraint("contains", phrases=phrases, case_sensitive=case_sensitive, inside_words=inside_words)
+
+
+def not_contains(*phrases: str, case_sensitive: bool | None = None, inside_words: bool | None = None) -> Constraint:
+    """No phrase occurs; with `inside_words=False` they may stand inside longer words."""
+    return _constraint("not_contains", phrases=phrases, case_sensitive=case_sensitive, inside_words=inside_words)
+
+
+def starts_with(phrase: str, *, case_sensitive: bool | None = None) -> Constraint:
+    """The text begins with the phrase."""
+    return _constraint("starts_with", phrase=phrase, case_sensitive=case_sensitive)
+
+
+def ends_with(phrase: str, *, case_sensitive: bool | None = None) -> Constraint:
+    """The text ends with the phrase."""
+    return _constraint("ends_with", phrase=phrase, case_sensitive=case_sensitive)
+
+
+def json_value(schema: Mapping[str, Any] | None = None) -> Constraint:
+    """The text is JSON and, where a JSON Schema is given, meets it."""
+    return _constraint("json", json_schema=schema)
+
+
+def characters(min_characters: int | None = None, max_characters: int | None = None) -> Constraint:
+    """Between `min_characters` and `max_characters` characters, bounds included."""
+    return _constraint("characters", min_characters=min_characters, max_characters=max_characters)
+
+
+def sentences(min_sentences: int | None = None, max_sentences: int | None = None) -> Constraint:
+    """Between `min_sentences` and `max_sentences` sentences, bounds included."""
+    return _constraint("sentences", min_sentences=min_sentences, max_sentences=max_sentences)
+
+
+def one_of(*labels: str) -> Constraint:
+    """The text is one of the labels and nothing else."""
+    return _constraint("one_of", labels=labels)
+
+
+def predicate(name: str) -> Constraint:
+    """A predicate in Python that is installed on the server holds; `client.constraints().predicates` lists them."""
+    return _constraint("python", name=name)

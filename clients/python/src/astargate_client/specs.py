@@ -45,7 +45,7 @@ class Spec:
 
 
 class Constraint(Spec):
-    """What a text must satisfy. `one & other` asks for both."""
+    """What a text must satisfy. `one & other` asks for both, `one | other` for either, `~one` for its contrary."""
 
     __slots__ = ()
     key = "type"
@@ -53,12 +53,26 @@ class Constraint(Spec):
     def __and__(self, other: Constraint) -> Constraint:
         if not isinstance(other, Constraint):
             return NotImplemented
-        return Constraint({"type": "all_of", "constraints": (*self.members, *other.members)})
+        return self._joined("all_of", other)
+
+    def __or__(self, other: Constraint) -> Constraint:
+        if not isinstance(other, Constraint):
+            return NotImplemented
+        return self._joined("any_of", other)
+
+    def __invert__(self) -> Constraint:
+        return Constraint({"type": "none_of", "constraints": (self,)})
+
+    def _joined(self, kind: str, other: Constraint) -> Constraint:
+        return Constraint({"type": kind, "constraints": (*self._parts(kind), *other._parts(kind))})
+
+    def _parts(self, kind: str) -> tuple[ConstraintLike, ...]:
+        return tuple(self.fields["constraints"]) if self.kind == kind else (self,)
 
     @property
     def members(self) -> tuple[ConstraintLike, ...]:
         """The parts of an `all_of`; of any other constraint, itself."""
-        return tuple(self.fields["constraints"]) if self.kind == "all_of" else (self,)
+        return self._parts("all_of")
 
 
 class Policy(Spec):

@@ -19,6 +19,7 @@ from .catalogue import (
     ModelList,
     OfflineAudit,
     PolicyList,
+    PredicateInfo,
     PresetInfo,
 )
 from .committor import (
@@ -96,6 +97,7 @@ __all__ = [
     "PairCounts",
     "Pass",
     "PolicyList",
+    "PredicateInfo",
     "PresetInfo",
     "Progress",
     "Proportion",

@@ -181,9 +181,19 @@ class OfflineAudit(Reply):
     points: list[AuditedSource]
 
 
+class PredicateInfo(Reply):
+    name: str
+    description: str
+    instruction: str
+    """The predicate in English, as it is put into the prompt."""
+
+
 class ConstraintList(Reply):
     data: list[ConstraintType]
     families: list[str]
+    predicates: list[PredicateInfo]
+    """What the type `python` may name on this server."""
+
     object: Literal["list"] = "list"
 
 
@@ -206,4 +216,5 @@ class PolicyList(Reply):
     repair_selectors: list[str]
     orders: list[str]
     confidence_kinds: list[str]
+    tail_rules: list[str]
     object: Literal["list"] = "list"

@@ -27,26 +27,8 @@ class CommittorParams(TypedDict, total=False):
     eos_fill: bool
     """Fill everything after a committed end-of-text at once."""
 
-    family: (
-        Literal[
-            "commongen-k3",
-            "commongen-k4",
-            "commongen-k5",
-            "commongen-k10",
-            "ccg-length",
-            "ccg-sentiment",
-            "ccg-multi",
-            "ifeval-kw-freq",
-            "ifeval-letter-freq",
-            "ifeval-capital-freq",
-            "ifeval-no-comma",
-            "collie-c07",
-            "collie-c06a",
-            "cognac-avoidance",
-        ]
-        | None
-    )
-    """Family whose gates decide; derived from the constraint. A named one must be the constraint's own."""
+    family: str | None
+    """Family whose gates decide: any name of your own, or the constraint's own, which it is where left out."""
 
     gen_length: int | None
     """Canvas length L in tokens; by default the model's, longer where the constraint needs more."""
@@ -119,26 +101,8 @@ class GenerateParams(TypedDict, total=False):
     eos_fill: bool
     """Fill everything after a committed end-of-text at once."""
 
-    family: (
-        Literal[
-            "commongen-k3",
-            "commongen-k4",
-            "commongen-k5",
-            "commongen-k10",
-            "ccg-length",
-            "ccg-sentiment",
-            "ccg-multi",
-            "ifeval-kw-freq",
-            "ifeval-letter-freq",
-            "ifeval-capital-freq",
-            "ifeval-no-comma",
-            "collie-c07",
-            "collie-c06a",
-            "cognac-avoidance",
-        ]
-        | None
-    )
-    """Family whose gates decide; derived from the constraint. A named one must be the constraint's own."""
+    family: str | None
+    """Family whose gates decide: any name of your own, or the constraint's own, which it is where left out."""
 
     gen_length: int | None
     """Canvas length L in tokens; by default the model's, longer where the constraint needs more."""
@@ -244,6 +208,12 @@ class PolicySettings(TypedDict, total=False):
 
     tail_reuse: Literal["prefix", "dual"] | None
     """Approximate, faster base steps: keep keys and values, run only from the active block on ('prefix') or it alone ('dual')."""
+
+    tail_rule: Literal["top_k", "spaced", "best_of_run", "entropy_bound", "factor"] | None
+    """Which positions of a wide base step are committed together: the best (`top_k`), or only some that go well together."""
+
+    tail_temperature: float | None
+    """Temperature of base steps after a handoff; None: the request's."""
 
     tail_threshold: float | None
     """Adaptive tail: commit every token of at least this probability, at least what the schedule needs to end in time and at most `tail_width`."""

@@ -63,6 +63,8 @@ class ResolvedPolicy(Reply):
     boost_threshold: float | None
     gate: GateSettings
     tail_width: int
+    tail_rule: str
+    tail_temperature: float | None
     tail_threshold: float | None
     tail_reuse: Literal["prefix", "dual"] | None
     tail_refresh: int

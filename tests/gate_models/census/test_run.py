@@ -22,9 +22,10 @@ from gate_models.offline.census.plan import plan, shard_name, units_of
 from gate_models.offline.census.records import Census
 from gate_models.offline.census.report import report
 from gate_models.offline.census.settings import CensusSettings
-from gate_models.offline.census.store import digest, load_census, write_compact, write_json, write_shard
+from gate_models.offline.census.store import digest, load_census, write_compact, write_shard
 from gate_models.offline.census.tables import to_markdown
 from gate_models.offline.census.worker import _frozen_traces, _jobs, decode_items
+from gate_models.offline.runs.result_file import write_json
 from tests.gate_models.checkpoint import save_tiny
 
 SETTINGS = CensusSettings(

@@ -9,7 +9,6 @@ import pytest
 
 from decoding.gates.builtin import DrainedGate, NeverGate
 from decoding.models.bert_mini.network import MiniModel
-from decoding.models.registry import load_model
 from decoding.request.job import regime_of
 from gate_models.features.argmax_fill import Reader
 from gate_models.gates.constant import ConstantCut, ConstantGates
@@ -24,6 +23,7 @@ from gate_models.policies import cascade
 from gate_models.policies.cascade import AttemptOrder, Cascades
 from gate_models.policies.names import parse_policy
 from tests.decoding.tiny import tiny_model
+from tests.shipped import mini
 
 SETTINGS = EvaluateSettings(("few-keywords",), ("base",), n=2, threads=1)
 
@@ -51,7 +51,7 @@ def test_own_canvas_and_ablation_are_results_apart(tmp_path: Path, monkeypatch: 
 
 def test_a_calibrated_policy_is_served_as_the_server_would(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the family's threshold where the setting was measured; where it does not drain, guidance to the end."""
-    own = load_model("mini")
+    own = mini()
     prompt = load_task("commongen-k3", 1)[0]
     named = parse_policy("calibrated:guidance_boost:b0.8:k2")
     regime = regime_of(EvaluationJobs.of(own, named, SETTINGS).job(prompt, 0), own.spec.hash)

@@ -21,7 +21,7 @@ from gate_models.offline.benchmarks.tasks import SUBTASKS, TaskPrompt, load_task
 
 OLDER = {"commongen", "few-keywords", "no-comma", "word-count"}
 FURTHER = {"ccg-multi-mixed", "held-out-wording"}
-DATA = Path(os.environ.get("ASTARGATE_DATA", Path(__file__).parents[3] / "shared" / "data"))
+DATA = Path(os.environ.get("ASTARGATE_DATA", Path(__file__).parents[4] / "shared" / "data"))
 needs_data = pytest.mark.skipif(
     not (DATA / "commongen").is_dir(), reason="the benchmark data are not in the repository"
 )

@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from decoding.models.registry import load_model
 from gate_models.features.argmax_fill import Reader
 from gate_models.gates import artifact
 from gate_models.gates.audit_report import AuditReport, reports_in
@@ -16,6 +15,7 @@ from gate_models.offline.census import tables
 from gate_models.offline.census.store import load_census
 from gate_models.offline.gate_training.dataset import families_of, family_data
 from gate_models.offline.gate_training.train import data_hash
+from tests.shipped import mini
 
 FOLDER = shipped_folder().parent / "census"
 CHECKED = 2
@@ -29,7 +29,7 @@ def census():
 
 @pytest.fixture(scope="module")
 def model():
-    return load_model("mini")
+    return mini()
 
 
 def test_it_is_of_the_shipped_model_and_its_card_is_its_report(census, model):

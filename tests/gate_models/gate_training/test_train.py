@@ -17,11 +17,12 @@ from gate_models.gates.learned_resolver import LearnedGates
 from gate_models.offline.census import run as census
 from gate_models.offline.census.plan import plan
 from gate_models.offline.census.settings import CensusSettings
-from gate_models.offline.census.store import load_census, write_json, write_shard
+from gate_models.offline.census.store import load_census, write_shard
 from gate_models.offline.census.worker import decode_items
 from gate_models.offline.gate_training.dataset import families_of, family_data
 from gate_models.offline.gate_training.settings import TrainSettings
 from gate_models.offline.gate_training.train import constant_cut, train
+from gate_models.offline.runs.result_file import write_json
 from tests.gate_models import synthetic_gates as gates
 from tests.gate_models.checkpoint import save_tiny
 

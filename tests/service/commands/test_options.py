@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from service import cli
-from service.commands import bench, census, evaluate, repair
+from service.commands.offline import bench, census, evaluate, repair
 from service.commands.options import Command, from_settings, group, names, numbers, wholes, writable
 from service.config import settings as config
 
@@ -66,10 +66,10 @@ def test_a_path_is_made_fit_or_refused_before_the_work(tmp_path, capsys):
         (
             census.one_factor,
             {"subtasks": ["ccg-length"], "steps": "8,x"},
-            "census-ofat: '8,x' is not a list of whole",
+            "census one-factor: '8,x' is not a list of whole",
         ),
-        (repair.run, {"subtasks": "ccg-length , nowhere"}, "repair-census: task 'nowhere' is unknown"),
-        (repair.run, {"subtasks": "ccg-length", "counts": "1,x"}, "repair-census: '1,x' is not a list of whole"),
+        (repair.run, {"subtasks": "ccg-length , nowhere"}, "repair run: task 'nowhere' is unknown"),
+        (repair.run, {"subtasks": "ccg-length", "counts": "1,x"}, "repair run: '1,x' is not a list of whole"),
         (repair.run, {"subtasks": "ccg-length", "selectors": "random, luck"}, "selector 'luck' is unknown"),
         (evaluate.run, {"tasks": ["ccg-length, nowhere"], "policies": "base , full_cfg"}, "evaluate: task 'nowhere'"),
         (evaluate.run, {"tasks": ["ccg-length"], "splits": "audit, later"}, "evaluate: prompt set 'later' is unknown"),

@@ -17,7 +17,7 @@ ReportOption = Annotated[Path | None, typer.Option(help="Write the tables here (
 @app.command("run", cls=Command)
 @from_settings(
     RepairSettings,
-    "repair-census",
+    "repair run",
     panel=MEASUREMENT,
     options={
         "subtasks": Opt("family", ("subtasks",), panel=OPTIONS["subtasks"].panel, default=("all",), repeated=True),
@@ -42,7 +42,7 @@ def run(
     try:
         repair_census.run(settings, out, census)
     except BlockingIOError:
-        typer.echo(f"repair-census: another process is at {out}", err=True)
+        typer.echo(f"repair run: another process is at {out}", err=True)
         raise typer.Exit(2) from None
     _report(out, report)
 

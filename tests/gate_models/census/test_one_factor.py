@@ -13,7 +13,7 @@ from gate_models.offline.census.report import report
 from gate_models.offline.census.settings import CensusSettings
 from gate_models.offline.census.tables import to_markdown, variance_ratio
 from tests.decoding.tiny import tiny_model
-from tests.gate_models.test_census import in_process
+from tests.gate_models.census.test_run import in_process
 
 CENTRE = CensusSettings(
     subtasks=("cognac-avoidance",), prompts=1, rollouts=4, repeats=1, extra_weights=(), grid=(0.3, 0.6)

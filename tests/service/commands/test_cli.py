@@ -9,7 +9,7 @@ import sys
 import httpx
 import pytest
 
-from service.commands.latency import failures_told
+from service.commands.offline.latency import failures_explained
 from tests.service.process import ROOT
 
 
@@ -71,10 +71,10 @@ def test_a_refusal_by_the_server_of_a_benchmark_is_told(server, tmp_path):
     (tmp_path / "log").write_text("the log's end")
     with (
         pytest.raises(ValueError, match=r"answered POST /generate with 422: .*gen_length"),
-        failures_told(tmp_path / "log"),
+        failures_explained(tmp_path / "log"),
     ):
         server.client.post("/generate", json={"prompt": "a", "gen_length": 0}).raise_for_status()
-    with pytest.raises(ValueError, match=r"broke off .*\n.*log's end"), failures_told(tmp_path / "log"):
+    with pytest.raises(ValueError, match=r"broke off .*\n.*log's end"), failures_explained(tmp_path / "log"):
         httpx.get("http://127.0.0.1:9")
 
 

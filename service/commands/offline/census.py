@@ -76,7 +76,7 @@ def report(
     from gate_models.offline.census import report as census_report  # noqa: PLC0415
     from gate_models.offline.census import store, tables  # noqa: PLC0415
 
-    with failures("census-report", ValueError, OSError):
+    with failures("census report", ValueError, OSError):
         census = store.load_census(folder, heavy=digest)
         reports = census_report.report(census, splits=splits)
         if compact is not None:
@@ -88,7 +88,7 @@ def report(
         typer.echo(json.dumps(content, indent=1))
         return
     if not reports:
-        typer.echo(f"census-report: no prompt in {folder} has a complete sweep yet", err=True)
+        typer.echo(f"census report: no prompt in {folder} has a complete sweep yet", err=True)
     typer.echo(tables.to_markdown(census, reports, splits))
     if digest:
         typer.echo(f"digest {store.digest(census)}")
@@ -98,7 +98,7 @@ def report(
 @earlier_names(weights="guidance-scales", lengths="canvases")
 @from_settings(
     CensusSettings,
-    "census-ofat",
+    "census one-factor",
     leave_out=(
         *("repeats", "extra_weights", "grid", "extra_grid", "tail_widths", "sweep", "switch", "gen_length", "steps"),
         *("temperature", "block_length", "order", "guided_width", "coupling", "invariant"),
@@ -123,7 +123,7 @@ def one_factor(
     from gate_models.offline.census import one_factor as factors  # noqa: PLC0415
     from gate_models.offline.runs.process_pool import WorkerError  # noqa: PLC0415
 
-    with failures("census-ofat", OSError, WorkerError):
+    with failures("census one-factor", OSError, WorkerError):
         configured = factors.configurations(
             replace(settings, repeats=1, extra_weights=()),
             weights=numbers(guidance_scales),

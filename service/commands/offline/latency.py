@@ -1,11 +1,10 @@
-"""`astargate bench --with-horizon`: latency of /generate on a server of its own, with and without a horizon job.
+"""`astargate bench --with-horizon`: latency of /generate on a server that it starts, with and without a horizon job.
 
 Blocks with and without the job take turns over the rounds, so that a machine whose speed drifts spoils both alike.
 """
 
 from __future__ import annotations
 
-import json
 import platform
 import socket
 import statistics
@@ -24,6 +23,8 @@ import httpx
 
 from gate_models.offline.bench.settings import BenchSettings
 from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task
+from gate_models.offline.runs import markdown
+from gate_models.offline.runs.result_file import write_json
 
 START_SECONDS: Final = 300.0
 ROLLOUTS: Final = 4096
@@ -50,7 +51,7 @@ def _server(settings: BenchSettings, folder: Path) -> Iterator[httpx.Client]:
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise ValueError(f"the server did not start:\n{log.read_text(errors='replace')[-2000:]}")
                 time.sleep(0.2)
-            with failures_told(log):
+            with failures_explained(log):
                 yield client
     finally:
         process.terminate()
@@ -58,8 +59,8 @@ def _server(settings: BenchSettings, folder: Path) -> Iterator[httpx.Client]:
 
 
 @contextmanager
-def failures_told(log: Path) -> Iterator[None]:
-    """Raises `ValueError` in place of an HTTP error: with the server's own words, or with the end of its log."""
+def failures_explained(log: Path) -> Iterator[None]:
+    """Raises `ValueError` in place of an HTTP error: with the server's words, or with the end of its log."""
     try:
         yield
     except httpx.HTTPStatusError as error:
@@ -140,11 +141,11 @@ def run(settings: BenchSettings, out: Path | None = None) -> dict[str, Any]:
         {
             "concurrency": concurrency,
             "horizon_job": job,
-            "p50_seconds": statistics.median(found),
-            "p99_seconds": statistics.quantiles(found, n=100, method="inclusive")[98],
-            "requests": len(found),
+            "p50_seconds": statistics.median(timed),
+            "p99_seconds": statistics.quantiles(timed, n=100, method="inclusive")[98],
+            "requests": len(timed),
         }
-        for (concurrency, job), found in seconds.items()
+        for (concurrency, job), timed in seconds.items()
     ]
     result = {
         "settings": asdict(settings),
@@ -155,25 +156,25 @@ def run(settings: BenchSettings, out: Path | None = None) -> dict[str, Any]:
     }
     print(table(result))
     if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
+        write_json(out, result)
     return result
 
 
 def table(result: dict[str, Any]) -> str:
     """The result as Markdown."""
     settings = result["settings"]
-    lines = [
+    rows = [
+        (
+            str(cell["concurrency"]),
+            "running" if cell["horizon_job"] else "none",
+            f"{1000 * cell['p50_seconds']:.0f}",
+            f"{1000 * cell['p99_seconds']:.0f}",
+        )
+        for cell in result["cells"]
+    ]
+    head = (
         f"/generate, canvas and steps {settings['gen_length']}, {settings['threads']} thread(s), "
         f"{settings['repeats']} rounds of {settings['requests']} requests; the job ran "
-        f"{result['rollouts_per_second']:.1f} continuations/s meanwhile (median of the blocks).",
-        "",
-        "| clients | horizon job | p50 ms | p99 ms |",
-        "|---|---|---|---|",
-    ]
-    for cell in result["cells"]:
-        job = "running" if cell["horizon_job"] else "none"
-        lines.append(
-            f"| {cell['concurrency']} | {job} | {1000 * cell['p50_seconds']:.0f} | {1000 * cell['p99_seconds']:.0f} |"
-        )
-    return "\n".join(lines)
+        f"{result['rollouts_per_second']:.1f} continuations/s meanwhile (median of the blocks).\n\n"
+    )
+    return head + markdown.table(("clients", "horizon job", "p50 ms", "p99 ms"), rows)

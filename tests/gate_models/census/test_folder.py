@@ -16,10 +16,11 @@ from gate_models.offline.census import run as census
 from gate_models.offline.census.plan import missing
 from gate_models.offline.census.records import Census, CensusError
 from gate_models.offline.census.report import report
-from gate_models.offline.census.store import cell_rows, digest, load_census, write_compact, write_json, write_shard
+from gate_models.offline.census.store import cell_rows, digest, load_census, write_compact, write_shard
 from gate_models.offline.census.tables import to_json, to_markdown
+from gate_models.offline.runs.result_file import write_json
+from tests.gate_models.census.test_run import MODEL, SETTINGS, in_process
 from tests.gate_models.checkpoint import save_tiny
-from tests.gate_models.test_census import MODEL, SETTINGS, in_process
 
 
 @pytest.fixture(scope="module")

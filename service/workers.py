@@ -1,0 +1,58 @@
+"""Worker threads for what must not run on the event loop, in lanes: no kind of work waits for another kind.
+
+A large body, or a database that does not answer, holds up its own lane alone. Work whose caller has left before it
+began is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from enum import Enum
+from typing import Final, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LARGE_BODY: Final = 32 << 10
+"""Bytes from which a body is prepared in a lane of its own: what a body costs grows with its length."""
+
+
+class Lane(Enum):
+    """A kind of work."""
+
+    PREPARE = "prepare"
+    """Tokenizes, validates, plans and admits what is small."""
+    LARGE = "large"
+    """The same for large bodies."""
+    LOOKUP = "lookup"
+    """The same for requests that read the database first."""
+    ANSWER = "answer"
+    """Writes answers and events."""
+
+
+THREADS: Final[Mapping[Lane, int]] = {Lane.PREPARE: 2, Lane.LARGE: 1, Lane.LOOKUP: 2, Lane.ANSWER: 2}
+"""Few: more would only fight the engine and the loop for the interpreter."""
+
+
+class Workers:
+    """The lanes of one server."""
+
+    def __init__(self) -> None:
+        self._pools = {
+            lane: ThreadPoolExecutor(threads, f"astargate-worker-{lane.value}") for lane, threads in THREADS.items()
+        }
+
+    async def run(self, lane: Lane, function: Callable[[], T]) -> T:
+        """The result of `function`; where the caller is cancelled before it has begun, it never runs."""
+        return await asyncio.get_running_loop().run_in_executor(self._pools[lane], function)
+
+    def submit(self, lane: Lane, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """The future of a call; any thread."""
+        return self._pools[lane].submit(function, *args, **kwargs)
+
+    def close(self) -> None:
+        """Drop what waits; what runs ends by itself."""
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
