@@ -139,7 +139,10 @@ def check_values(body: bytes) -> None:
         return
     if json.detect_encoding(body) not in {"utf-8", "utf-8-sig"}:
         raise ApiError(400, "the body is not JSON: it must be UTF-8", code="not_json")
-    if what := _too_many(_STRING.sub(b"", body)):
+    structure = _STRING.sub(b"", body)
+    if what := _too_many(structure):
+        if any(structure.count(first) != structure.count(last) for first, last in ((b"[", b"]"), (b"{", b"}"))):
+            raise ApiError(400, "the body is not JSON: its brackets do not match", code="not_json")
         raise invalid(None, f"the body has more than {what}, the most that this server takes", "too_large")
 
 

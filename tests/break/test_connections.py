@@ -8,6 +8,7 @@ import resource
 import select
 import socket
 import time
+from http.client import HTTPResponse
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,14 @@ def parts(answer: bytes) -> tuple[int, dict[str, str], bytes]:
     head, _, body = answer.partition(b"\r\n\r\n")
     first, *lines = head.decode().split("\r\n")
     return int(first.split()[1]), dict(line.lower().split(": ", 1) for line in lines), body
+
+
+def answered(connection) -> int:
+    """Status of the next answer on a connection that stays open."""
+    with HTTPResponse(connection) as answer:
+        answer.begin()
+        answer.read()
+        return answer.status
 
 
 def code_of(answer: tuple[int, dict[str, str], bytes]) -> tuple[int, str]:
@@ -157,10 +166,7 @@ def test_keep_alive_survives_a_refusal_before_the_body(hasty):
     with connect(hasty) as connection:
         for _ in range(3):
             connection.sendall(b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n")
-            answer = connection.recv(4096)
-            while not answer.endswith(b"}}"):
-                answer += connection.recv(4096)
-            assert answer.startswith(b"HTTP/1.1 404")
+            assert answered(connection) == 404
             connection.sendall(b"{}")
 
 
@@ -183,8 +189,7 @@ def test_h2c_keeps_the_body(hasty):
     with connect(hasty) as connection:
         for _ in range(2):
             connection.sendall(f"{head}\r\n{UPGRADE}h2c\r\n\r\n".encode() + body)
-            answer = connection.recv(65_536)
-            assert answer.startswith(b"HTTP/1.1 200"), answer
+            assert answered(connection) == 200
 
 
 @pytest.mark.parametrize(("path", "status"), [("/v1/models", 401), ("/health/live", 200), ("/nowhere", 401)])
