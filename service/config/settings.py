@@ -134,10 +134,16 @@ class Settings(BaseSettings):
         listed = self.api_keys.get_secret_value()
         if self.api_keys_file is not None:
             try:
-                listed += "\n" + self.api_keys_file.read_text(encoding="utf-8")
+                filed = self.api_keys_file.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
                 raise ValueError(f"api_keys_file: {error}") from None
-        return parse_keys(listed)
+            if not parse_keys(filed).entries:  # whoever names a file of keys wants a server with keys
+                raise ValueError(f"api_keys_file: {self.api_keys_file} holds no key; leave it out to ask for none")
+            listed += "\n" + filed
+        keys = parse_keys(listed)
+        if listed.strip() and not keys.entries:
+            raise ValueError("api_keys holds no key; leave it out to ask for none")
+        return keys
 
     @property
     def background_in_flight(self) -> int:
@@ -157,6 +163,20 @@ class Settings(BaseSettings):
         if wanted and not any(os.environ.get(f"OTEL_EXPORTER_OTLP_{end}") for end in ("ENDPOINT", "TRACES_ENDPOINT")):
             raise ValueError("needs the environment variable OTEL_EXPORTER_OTLP_ENDPOINT: where the traces go")
         return wanted
+
+    @field_validator("gates")
+    @classmethod
+    def _check_gates(cls, folder: Path | None) -> Path | None:
+        if folder is not None and not folder.is_dir():
+            raise ValueError(f"{folder} is no folder; give one that astargate gate train has written, or leave it out")
+        return folder
+
+    @field_validator("host")
+    @classmethod
+    def _check_host(cls, host: str) -> str:
+        if not host.strip():
+            raise ValueError("is empty; 0.0.0.0 or :: listens on every address, 127.0.0.1 on this machine alone")
+        return host
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -20,6 +21,8 @@ from decoding.policy.checks import PolicyError
 from decoding.request.validation import JobError
 from service.http.disconnect import ClientGoneError
 from service.storage.database import DatabaseError
+
+logger = logging.getLogger(__name__)
 
 CLIENT_GONE: Final = 499
 """Status of an answer that nobody reads, for the access log."""
@@ -128,8 +131,15 @@ def request_id(scope: Any) -> str:
 
 
 def answer_to(error: Exception, scope: Any) -> ApiError:
-    """The answer to any error; one that the client cannot help is named by the request's id alone."""
-    return from_exception(error) or internal(request_id(scope))
+    """The answer to any error; one that the client cannot help is named by the request's id alone, and logged under
+    it.
+    """
+    known = from_exception(error)
+    if known is not None:
+        return known
+    identity = request_id(scope)
+    logger.error("request %s failed: %s: %s", identity, type(error).__name__, error, exc_info=error)
+    return internal(identity)
 
 
 def draining() -> ApiError:
