@@ -14,8 +14,9 @@ from starlette.middleware.cors import CORSMiddleware
 from service.config.settings import Settings
 from service.http import errors
 from service.http.auth import Guard
+from service.http.body import BodyLimit, Inflated
 from service.http.caller_limits import CallerLimits
-from service.http.middleware import BodyLimit, RequestContext
+from service.http.middleware import AllowedHosts, HeadAsGet, RequestContext
 from service.lifecycle import Service
 from service.metrics.recorder import Metrics, package_version
 from service.routes import (
@@ -93,10 +94,13 @@ def build_app(settings: Settings) -> FastAPI:
     )
     app.state.service = service
     errors.install(app)
-    app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    app.add_middleware(HeadAsGet)
+    app.add_middleware(Inflated, limit=settings.max_body_bytes)
+    app.add_middleware(BodyLimit, limit=settings.max_body_bytes, seconds=settings.body_seconds)
     app.add_middleware(
         Guard,
         settings=settings,
+        keyring=lambda: service.keyring,
         limits=CallerLimits(settings.key_concurrency, settings.key_requests_per_minute),
         on_rejection=lambda reason: service.metrics.rejections.labels(reason).inc(),
     )
@@ -104,10 +108,12 @@ def build_app(settings: Settings) -> FastAPI:
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.origins,
-            allow_methods=["GET", "POST", "DELETE"],
+            allow_methods=["GET", "HEAD", "POST", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "X-Request-Id"],
             expose_headers=["X-Request-Id", "Retry-After"],
         )
+    if settings.hosts:
+        app.add_middleware(AllowedHosts, hosts=settings.hosts)
     app.add_middleware(RequestContext)
     for module in (generate, openai_text, committor, catalogue, gates, gate_audits):
         app.include_router(module.router, responses=examples.errors(401, 403))

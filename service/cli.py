@@ -16,6 +16,7 @@ from service.commands.offline import (
     drained,
     evaluate,
     gate,
+    judge,
     order_study,
     repair,
     train,
@@ -66,6 +67,10 @@ app.add_typer(order_study.app, name="order-study", rich_help_panel=STUDIES)
 app.command("bench", cls=Command, rich_help_panel=STUDIES)(bench.run)
 app.command("bench-precision", rich_help_panel=STUDIES)(bench.precision)
 
+app.command("judge", rich_help_panel=STUDIES)(judge.run)
+app.command("judge-fit", rich_help_panel=BUILDING)(judge.fit)
+app.command("judge-sheet", rich_help_panel=BUILDING)(judge.sheet)
+app.command("label", rich_help_panel=BUILDING)(judge.label)
 app.add_typer(train.app, name="train", rich_help_panel=BUILDING)
 app.command("random-model", rich_help_panel=SERVING)(model_tools.random_model)
 app.command("sizing", rich_help_panel=SERVING)(model_tools.sizing)

@@ -59,8 +59,10 @@ class Service:
         self._backend: Backend | None = None
         self._jobs: JobWorker | None = None
         self._shadow: Shadow | None = None
+        self.keyring = settings.keyring
         self.workers = Workers()
         self._idle = asyncio.Event()
+        self._hurried = asyncio.Event()
 
     @property
     def backend(self) -> Backend:
@@ -191,6 +193,22 @@ class Service:
                 if not self.active:
                     self._idle.set()
 
+    def reload_keys(self) -> None:
+        """Take the API keys as their file has them now; where it is wrong, keep those that there are."""
+        try:
+            self.keyring = self.settings.read_keyring()
+        except ValueError as error:
+            logger.error("the API keys stay as they were: %s", error)
+        else:
+            logger.info("the API keys are read anew: %d", len(self.keyring.entries))
+
+    def hurry(self) -> None:
+        """Let a drain wait no longer: what still runs is told that the server shuts down."""
+        self._hurried.set()
+        self._idle.set()
+        if self._jobs is not None:
+            threading.Thread(target=self._jobs.drain, args=(0.0,), name="astargate-hurry", daemon=True).start()
+
     async def drain(self, seconds: float) -> None:
         """Take no new work, let running requests finish within `seconds`, then end the rest with a 503."""
         self.status = Status.DRAINING
@@ -200,12 +218,12 @@ class Service:
         if self._jobs is not None:
             give_back = partial(self._jobs.drain, seconds)
             jobs = asyncio.create_task(_at_most(seconds + GIVE_BACK_SECONDS, "committor jobs", give_back))
-        if self.active:
+        if self.active and not self._hurried.is_set():
             self._idle.clear()
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), seconds)
-            except TimeoutError:
-                logger.warning("%d requests are ended by the shutdown", len(self.active))
+        if self.active:
+            logger.warning("%d requests are ended by the shutdown", len(self.active))
         for generation in tuple(self.active):
             generation.abort(ApiError(503, "the server shut down before this request ended", code="shutting_down"))
         if jobs is not None:

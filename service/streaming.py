@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -17,18 +16,17 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from decoding.engine.handle import DecodingError, DecodingResult, Handle
+from decoding.engine.handle import DecodingResult, Handle
 from decoding.records.events import Event, ReopenEvent, StepEvent
 from service.backend.backend import Backend
 from service.generation import replies
 from service.generation.generation import Generation
 from service.generation.prepare import Prepared
 from service.http.disconnect import ClientGoneError, StreamEndedError, unless_gone
-from service.http.errors import ApiError, answer_to, request_id
+from service.http.errors import answer_to
 from service.lifecycle import Service
 from service.schemas.generate import HandoffEvent, ReopenEventReply, Sample, StepEventReply
 
-logger = logging.getLogger(__name__)
 KEEP_ALIVE = b": keep-alive\n\n"
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
@@ -62,8 +60,6 @@ class EventStream(Response):
                 async for chunk in self._chunks(generation):
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
             except Exception as error:
-                if not isinstance(error, ApiError | DecodingError):
-                    logger.exception("the stream of request %s failed", request_id(scope))
                 body = json.dumps(answer_to(error, scope).body)
                 await send({"type": "http.response.body", "body": self.failure(body), "more_body": False})
                 raise StreamEndedError from error

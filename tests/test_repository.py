@@ -108,9 +108,18 @@ def client_configuration() -> dict[str, Any]:
     return tomllib.loads((CLIENT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
+OPTIONAL = {"service/storage/postgres.py": "postgres"}
+"""Files that are only imported where an extra is installed, by the extra."""
+
+
 def test_every_import_is_a_declared_dependency() -> None:
-    declared = requirement_names(configuration()["project"]["dependencies"])
-    assert undeclared_imports(python_files(*PACKAGES), set(PACKAGES), declared) == []
+    project = configuration()["project"]
+    declared = requirement_names(project["dependencies"])
+    for path, extra in OPTIONAL.items():
+        optional = declared | requirement_names(project["optional-dependencies"][extra])
+        assert undeclared_imports([ROOT / path], set(PACKAGES), optional) == []
+    always = [path for path in python_files(*PACKAGES) if relative(path) not in OPTIONAL]
+    assert undeclared_imports(always, set(PACKAGES), declared) == []
 
 
 def test_the_client_needs_httpx_and_pydantic_alone() -> None:

@@ -149,10 +149,10 @@ class Engine:
                     return
             try:
                 self.step()
-            except Exception:  # an engine that dies would hang every client
+            except Exception as error:  # an engine that dies would hang every client
                 logger.exception("engine step failed")
                 for handle in self.scheduler.requests():
-                    self._end(handle, DecodingError("the engine failed; see the server's log"))
+                    self._end(handle, _failure("the engine failed; see the server's log", error))
                 self._notify_callers()
 
     def step(self) -> bool:
@@ -208,9 +208,8 @@ class Engine:
         except Exception as error:
             if len(handles) == 1:
                 logger.exception("request %d failed in the model", handles[0].id)
-                self._end(
-                    handles[0], DecodingError(f"the model failed on this request: {type(error).__name__}: {error}")
-                )
+                what = f"the model failed on this request: {type(error).__name__}: {error}"
+                self._end(handles[0], _failure(what, error))
                 return []
             middle = len(handles) // 2
             return self._run(handles[:middle]) + self._run(handles[middle:])
@@ -231,7 +230,7 @@ class Engine:
             event = handle.state.apply(result.candidates, result.positions)
         except Exception as error:
             logger.exception("request %d failed in the kernel", handle.id)
-            self._end(handle, DecodingError(f"decoding failed: {type(error).__name__}: {error}"))
+            self._end(handle, _failure(f"decoding failed: {type(error).__name__}: {error}", error))
             return 0
         decided = len(event.positions) + len(event.filled)
         if decided and handle.first_commit is None:
@@ -321,3 +320,10 @@ class Engine:
             updated, self._updated = list(self._updated), {}
         if updated:
             self._guarded(self.on_update, updated)
+
+
+def _failure(message: str, cause: Exception) -> DecodingError:
+    """An error of a request that keeps its cause: whoever logs it under the request's own id shows both."""
+    error = DecodingError(message)
+    error.__cause__ = cause
+    return error

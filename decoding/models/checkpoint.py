@@ -5,11 +5,20 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+LARGEST_EPSILON: Final = 0.01
+"""Beyond it a normalisation flattens what it normalises; published models have at most 1e-5."""
 
 
 class CheckpointError(ValueError):
     """A model folder that cannot be loaded; the message names the file or tensor and what to do."""
+
+
+def check_epsilon(name: str, value: object) -> None:
+    """Raise `ValueError` unless `value` can be what a normalisation adds to a variance."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0.0 < value <= LARGEST_EPSILON:
+        raise ValueError(f"{name} must be above 0 and at most {LARGEST_EPSILON:g}, not {value!r}")
 
 
 def check_tensors(

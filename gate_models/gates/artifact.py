@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +21,7 @@ from gate_models.features import vector
 from gate_models.forest.flat import FlatForest
 from gate_models.forest.value_head import ValueHead
 from gate_models.gates.bundle import FateHead, GateBundle, HorizonHead
-from gate_models.gates.regime import AuditedRegime
+from gate_models.gates.regime import RANGED, AuditedRegime
 from gate_models.statistics.fixed_sequence import FixedSequenceTest
 
 FORMAT: Final = 1
@@ -69,6 +68,17 @@ def save(bundle: GateBundle, folder: Path) -> None:
 
 def load(folder: Path) -> GateBundle:
     """Read a gate. Raises `ArtifactError` where it is damaged, was changed, or is of another format or schema."""
+    try:
+        bundle = _loaded(folder)
+        _try(bundle)
+        return bundle
+    except ArtifactError:
+        raise
+    except Exception as error:  # a damaged file may make a parser raise anything
+        raise ArtifactError(f"{folder}: is damaged: {type(error).__name__}: {error}") from None
+
+
+def _loaded(folder: Path) -> GateBundle:
     content = _description(folder)
     if content.get("format") != FORMAT:
         raise ArtifactError(
@@ -83,10 +93,7 @@ def load(folder: Path) -> GateBundle:
             f"{vector.SCHEMA}; train the gate again (astargate gate train)"
         )
     arrays = _arrays(folder, content["arrays"])
-    try:
-        return _bundle(content, arrays)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ArtifactError(f"{folder}: is damaged: {type(error).__name__}: {error}") from None
+    return _bundle(content, arrays)
 
 
 def load_all(folder: Path) -> tuple[list[GateBundle], list[tuple[str, str]]]:
@@ -105,7 +112,7 @@ def _description(folder: Path) -> dict[str, Any]:
     path = folder / DESCRIPTION
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ArtifactError(f"{path}: cannot be read: {error}") from None
     if not isinstance(content, dict):
         raise ArtifactError(f"{path}: is not a JSON object")
@@ -116,10 +123,10 @@ def _arrays(folder: Path, digests: Mapping[str, str]) -> dict[str, NDArray[Any]]
     """The arrays, each as it was when the gate was trained. Raises `ArtifactError`."""
     path = folder / ARRAYS
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
-        raise ArtifactError(f"{path}: cannot be read: {error}") from None
+    except Exception as error:  # of zipfile, zlib and numpy: zlib.error, NotImplementedError, RuntimeError ...
+        raise ArtifactError(f"{path}: cannot be read: {type(error).__name__}: {error}") from None
     if arrays.keys() != digests.keys() or any(_digest(array) != digests[name] for name, array in arrays.items()):
         raise ArtifactError(f"{path}: does not belong to its {DESCRIPTION}; restore both or train the gate again")
     return arrays
@@ -144,6 +151,27 @@ def _bundle(content: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> G
         risk_tests={int(width): FixedSequenceTest.from_json(test) for width, test in content["ladders"].items()},
         evidence=content["evidence"],
     )
+
+
+def _try(bundle: GateBundle) -> None:
+    """Ask every part of a gate once, so that a damaged one fails here and not in a request."""
+    row = np.zeros((1, len(vector.NAMES)), dtype=np.float32)
+    for low, high in (getattr(bundle.regime, name) for name in RANGED):
+        if not 0.0 <= float(low) <= float(high):
+            raise ValueError(f"{low} to {high} is no range")
+    for width in bundle.regime.tail_widths:
+        asked = bundle.regime.lowest(width)
+        bundle.regime.differences(asked)
+        bundle.regime.nearest(asked)
+    for cut in (*bundle.checkpoints, *bundle.constants.values()):
+        if cut is not None and not 0.0 <= cut <= 1.0:
+            raise ValueError(f"{cut} is no fraction of the steps")
+    if bundle.fates is not None:
+        bundle.fates.predict(row)
+    if bundle.horizons is not None:
+        bundle.horizons.upper_edge(bundle.horizons.predict(row))
+    for head in bundle.values.values():
+        head.predict(row)
 
 
 def _digest(array: NDArray[Any]) -> str:

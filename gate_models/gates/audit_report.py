@@ -81,7 +81,7 @@ class AuditReport:
             content = json.loads(path.read_text(encoding="utf-8"))
             points = tuple(_point(point) for point in content.pop("points"))
             return AuditReport(**content, points=points)
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise AuditReportError(f"{path}: cannot be used: {error}; write it again (astargate gate audit)") from None
 
 

@@ -22,6 +22,7 @@ from gate_models.gates.constant import ConstantCut
 from gate_models.gates.drained import DrainedThreshold
 from gate_models.gates.learned_resolver import LearnedGates
 from gate_models.gates.shipped import Calibrations, gates_for, shipped_folder
+from service.backend.trial import try_out
 from service.config.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -48,6 +49,7 @@ def load(
 ) -> Backend:
     """Load the model and start the engine: seconds to minutes. Raises `CheckpointError` or torch's own errors."""
     model = load_model(settings.model, device=settings.device, dtype=settings.dtype, quantization=settings.quantization)
+    try_out(model, invariant=settings.batch_invariant)
     warm_up()
     engine = Engine(
         model,

@@ -112,8 +112,9 @@ class JobStore:
         """The oldest job for this model that nobody runs (its owner's lease may have run out), now this server's."""
         with self.database.write() as connection:
             self._leases.give_up(connection, model_hash)
-            job_id = self._leases.claim(connection, model_hash)
-            return None if job_id is None else self._one(connection, JOBS.c.id == job_id)
+            return self._leases.claim_readable(
+                connection, model_hash, lambda job_id: self._one(connection, JOBS.c.id == job_id)
+            )
 
     def heartbeat(self, job: JobRecord) -> None:
         """Extend the lease. Raises `LeaseLostError`."""
@@ -165,12 +166,18 @@ class JobStore:
         """Put the job back for another server to go on with. Raises `LeaseLostError`."""
         self._leases.release(job.id, job.token)
 
-    def purge(self, seconds: float) -> int:
-        """Forget jobs that ended (or arrived, and found no server for their model) more than `seconds` ago."""
+    def purge(self, seconds: float, most: int) -> int:
+        """Forget jobs that ended (or arrived, and found no server for their model) more than `seconds` ago, and all but
+        the `most` newest ended ones of a key.
+        """
         last = func.coalesce(JOBS.c.finished, JOBS.c.created)
         with self.database.write() as connection:
             old = delete(JOBS).where(JOBS.c.status != "running", last < self.database.now - seconds)
-            return int(connection.execute(old).rowcount)
+            forgotten = int(connection.execute(old).rowcount)
+            newer = func.row_number().over(partition_by=JOBS.c.key_id, order_by=(JOBS.c.created.desc(), JOBS.c.id))
+            numbered = select(JOBS.c.id, newer.label("number")).where(JOBS.c.status.not_in(UNFINISHED)).subquery()
+            many = select(numbered.c.id).where(numbered.c.number > most)
+            return forgotten + int(connection.execute(delete(JOBS).where(JOBS.c.id.in_(many))).rowcount)
 
     # -- parts -----------------------------------------------------------------------------------------------------
 

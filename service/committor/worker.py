@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import os
@@ -26,7 +27,7 @@ from service.committor.run import JobRun, NothingToMeasureError, StoppedError
 from service.committor.store import JobStore, NewJob, QueueLimitError, QueueLimits
 from service.committor.tables import JobRecord
 from service.config.settings import Settings
-from service.http.errors import ApiError
+from service.http.errors import ApiError, invalid
 from service.metrics.recorder import Metrics
 from service.schemas.committor import CommittorRequest
 from service.storage.database import Database, DatabaseError
@@ -42,6 +43,10 @@ POLL_SECONDS: Final = 1.0
 PURGE_SECONDS: Final = 3600.0
 DAY_SECONDS: Final = 86_400.0
 BEATS_A_LEASE: Final = 3
+LARGEST_REQUEST: Final = 256 << 10
+"""Characters of a request that is kept as a job: the largest lists of words have half as many."""
+KEPT_JOBS: Final = 1000
+"""Ended jobs of a key that are kept, the newest ones."""
 SERVER_FAULT: Final = "the server failed on this job; its log says why"
 
 
@@ -99,9 +104,12 @@ class JobWorker:
         self, key_id: str, request: CommittorRequest, plan: CommittorPlan
     ) -> tuple[JobRecord, Future[None] | None]:
         """Queue a job; or begin with a small one at once and return the future of its end. Raises a 429 `ApiError`."""
+        asked = request.model_dump(mode="json", exclude_unset=True)
+        if (size := len(json.dumps(asked))) > LARGEST_REQUEST:
+            raise invalid(None, f"the request has {size} characters; at most {LARGEST_REQUEST} are kept", "too_large")
         new = NewJob(
             key_id=key_id,
-            request=request.model_dump(mode="json", exclude_unset=True),
+            request=asked,
             model=self._spec.name,
             model_hash=self._spec.hash,
             rollouts_total=plan.rollouts,
@@ -249,7 +257,7 @@ class JobWorker:
                     self._beat(running)
                 self.metrics.jobs_unfinished(self.store.counts())
                 if time.monotonic() - purged > PURGE_SECONDS:
-                    self.store.purge(self.settings.committor_retention_days * DAY_SECONDS)
+                    self.store.purge(self.settings.committor_retention_days * DAY_SECONDS, KEPT_JOBS)
                     purged = time.monotonic()
             except DatabaseError as error:
                 logger.warning("leases cannot be extended: %s", error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import cached_property
 from importlib.util import find_spec
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal, Self
 
@@ -22,7 +23,7 @@ class Settings(BaseSettings):
     )
 
     host: str = "127.0.0.1"
-    """Address to listen on."""
+    """Address to listen on; 0.0.0.0 is every one that this machine has."""
     port: int = Field(default=8000, ge=0, le=65535)
     """Port to listen on; 0 takes a free one."""
     model: str = "mini"
@@ -61,6 +62,20 @@ class Settings(BaseSettings):
     """How long running requests may take to finish after SIGTERM."""
     keep_alive_seconds: float = Field(default=15.0, gt=0)
     """Pause after which a silent event stream gets a comment, so that proxies keep it open."""
+    max_connections: int = Field(default=1000, ge=1, le=100_000)
+    """Open connections; beyond it the longest idle one is closed, and where none is idle only /health is answered."""
+    max_header_bytes: int = Field(default=65_536, ge=4096, le=1 << 20)
+    """Largest headers of a request; beyond it 431."""
+    header_seconds: float = Field(default=10.0, gt=0)
+    """How long a new connection, or the headers of a request once begun, may take; then 408."""
+    body_seconds: float = Field(default=60.0, gt=0)
+    """How long the body of a request may take to arrive; then 408."""
+    stalled_seconds: float = Field(default=60.0, gt=0)
+    """How long a client may leave what is sent to it unread; then its connection is closed."""
+    allowed_hosts: str = ""
+    """Names in the header Host that are answered, apart by commas, *.example.org for all under it; others get 421,
+    but for /health. By default all.
+    """
     log_level: Literal["critical", "error", "warning", "info", "debug"] = "info"
     """Verbosity of the server's log."""
     access_log: bool = True
@@ -119,6 +134,8 @@ class Settings(BaseSettings):
     """API keys, plain or hashed (`astargate key new`), apart by commas. Without any, no key is asked for."""
     api_keys_file: Path | None = None
     """File with more of the keys that ASTARGATE_API_KEYS lists, one a line: NAME:KEY or NAME:sha256:HEX[:SCOPES]."""
+    require_keys: bool = False
+    """Refuse to start without API keys; by default a warning, where other machines reach the address."""
     key_concurrency: int | None = Field(default=None, ge=1)
     """Requests that one API key (or everybody, without keys) may have running; no limit by default."""
     key_requests_per_minute: int | None = Field(default=None, ge=1)
@@ -130,14 +147,32 @@ class Settings(BaseSettings):
 
     @cached_property
     def keyring(self) -> Keyring:
-        """The keys of both settings. Raises `ValueError` where the file cannot be read or a key is malformed."""
-        listed = self.api_keys.get_secret_value()
-        if self.api_keys_file is not None:
-            try:
-                listed += "\n" + self.api_keys_file.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise ValueError(f"api_keys_file: {error}") from None
-        return parse_keys(listed)
+        """The keys that the server starts with. Raises as `read_keyring`."""
+        return self.read_keyring()
+
+    def read_keyring(self) -> Keyring:
+        """The keys of both settings, as they are now.
+
+        Raises `ValueError` where the file cannot be read, a key is malformed, or a setting is given and holds no key:
+        nobody means to open a server to everybody by a list of keys.
+        """
+        listed = parse_keys(self.api_keys.get_secret_value())
+        if self.api_keys.get_secret_value().strip() and not listed.entries:
+            raise ValueError("api_keys holds no key; leave it unset where none is to be asked for")
+        if self.api_keys_file is None:
+            return listed
+        try:
+            text = self.api_keys_file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ValueError(f"api_keys_file: {error}") from None
+        if not parse_keys(text).entries:
+            raise ValueError(f"api_keys_file: {self.api_keys_file} holds no key")
+        return parse_keys(self.api_keys.get_secret_value() + "\n" + text)
+
+    @property
+    def is_open_to_all(self) -> bool:
+        """Whether other machines may reach the server, and none of them is asked for a key."""
+        return not self.keyring.entries and not _is_loopback(self.host)
 
     @property
     def background_in_flight(self) -> int:
@@ -149,6 +184,11 @@ class Settings(BaseSettings):
         """`cors_origins` as a list."""
         return [origin.strip() for origin in self.cors_origins.split(",") if origin.strip()]
 
+    @property
+    def hosts(self) -> list[str]:
+        """`allowed_hosts` as a list."""
+        return [host.strip().lower() for host in self.allowed_hosts.split(",") if host.strip()]
+
     @field_validator("traces")
     @classmethod
     def _check_traces(cls, wanted: bool) -> bool:
@@ -158,9 +198,32 @@ class Settings(BaseSettings):
             raise ValueError("needs the environment variable OTEL_EXPORTER_OTLP_ENDPOINT: where the traces go")
         return wanted
 
+    @field_validator("gates")
+    @classmethod
+    def _check_gates(cls, folder: Path | None) -> Path | None:
+        if folder is not None and not folder.is_dir():
+            raise ValueError(f"{folder} is no folder; give one that astargate gate train has written, or leave it out")
+        return folder
+
+    @field_validator("host")
+    @classmethod
+    def _check_host(cls, host: str) -> str:
+        if not host.strip():
+            raise ValueError("is empty; 0.0.0.0 or :: listens on every address, 127.0.0.1 on this machine alone")
+        return host
+
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
         if not self.keyring.entries and (self.protect_metrics or self.protect_playground):
             name = "protect_metrics" if self.protect_metrics else "protect_playground"
             raise ValueError(f"{name} needs API keys; set ASTARGATE_API_KEYS or api_keys_file")
+        if not self.keyring.entries and self.require_keys:
+            raise ValueError("require_keys: there are no API keys; set ASTARGATE_API_KEYS or api_keys_file")
         return self
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"

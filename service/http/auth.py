@@ -20,7 +20,16 @@ from service.config.settings import Settings
 from service.http.caller_limits import CallerLimits
 from service.http.errors import ApiError
 
-PUBLIC: Final = ("/health/live", "/health/ready", "/openapi.json", "/docs", "/docs/*", "/favicon.ico")
+PUBLIC: Final = (
+    "/health",
+    "/healthz",
+    "/health/live",
+    "/health/ready",
+    "/openapi.json",
+    "/docs",
+    "/docs/*",
+    "/favicon.ico",
+)
 PLAYGROUND: Final = ("/", "/playground", "/playground/*")
 """The pages for a browser, and what they load; behind a key with the setting `protect_playground`."""
 METRICS: Final = ("/metrics",)
@@ -55,10 +64,15 @@ class Guard:
     """Answers 401, 403 and the 429 of a caller's own limits before anything is read of the body."""
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, limits: CallerLimits, on_rejection: Callable[[str], None]
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        keyring: Callable[[], Keyring],
+        limits: CallerLimits,
+        on_rejection: Callable[[str], None],
     ) -> None:
         self.app = app
-        self.keyring = settings.keyring
+        self.keyring = keyring
         self.limits = limits
         self.on_rejection = on_rejection
         self.public = (
@@ -68,6 +82,9 @@ class Guard:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":  # nothing here speaks it
+            await send({"type": "websocket.close", "code": 1008})
+            return
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -91,7 +108,7 @@ class Guard:
 
     def _admit(self, headers: Headers, path: str) -> Caller | None:
         """The caller; None for one who need not say. Raises a 401 or 403 `ApiError`."""
-        caller = identify(self.keyring, headers)
+        caller = identify(self.keyring(), headers)
         if matches(path, self.public):
             return caller
         if caller is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -10,6 +11,7 @@ from typing import Any, Final
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from decoding.constraints import ConstraintError
@@ -21,6 +23,8 @@ from decoding.request.validation import JobError
 from service.http.disconnect import ClientGoneError
 from service.storage.database import DatabaseError
 
+logger = logging.getLogger(__name__)
+
 CLIENT_GONE: Final = 499
 """Status of an answer that nobody reads, for the access log."""
 _SHOWN: Final = 100
@@ -31,9 +35,13 @@ TYPES: Final[Mapping[int, str]] = {
     403: "permission_error",
     404: "not_found_error",
     405: "method_not_allowed_error",
+    408: "timeout_error",
     413: "request_too_large_error",
+    415: "invalid_request_error",
+    421: "invalid_request_error",
     422: "invalid_request_error",
     429: "overloaded_error",
+    431: "request_too_large_error",
     503: "unavailable_error",
     504: "timeout_error",
 }
@@ -128,8 +136,15 @@ def request_id(scope: Any) -> str:
 
 
 def answer_to(error: Exception, scope: Any) -> ApiError:
-    """The answer to any error; one that the client cannot help is named by the request's id alone."""
-    return from_exception(error) or internal(request_id(scope))
+    """The answer to any error; one that the client cannot help is named by the request's id alone, and logged under
+    it.
+    """
+    known = from_exception(error)
+    if known is not None:
+        return known
+    identity = request_id(scope)
+    logger.error("request %s failed: %s: %s", identity, type(error).__name__, error, exc_info=error)
+    return internal(identity)
 
 
 def draining() -> ApiError:
@@ -203,7 +218,8 @@ def install(app: FastAPI) -> None:
 
     app.add_exception_handler(RequestValidationError, validation)
     app.add_exception_handler(HTTPException, http)
-    app.add_exception_handler(ClientGoneError, gone)
+    for departure in (ClientGoneError, ClientDisconnect):
+        app.add_exception_handler(departure, gone)
     decoder = PolicyError, ConstraintError, JobError, QueueFullError, EngineClosedError, DecodingError
     for kind in (ApiError, DatabaseError, *decoder):
         app.add_exception_handler(kind, known)

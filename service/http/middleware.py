@@ -1,4 +1,7 @@
-"""What wraps every request: an id, a limit on the body, an answer where all else failed. Plain ASGI: streams pass."""
+"""What wraps every request: an id, an answer where all else failed, HEAD, the names that are answered to.
+
+Plain ASGI: streams pass.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from service.http.errors import CLIENT_GONE, ApiError, internal
 from service.http.logs import ACCESS, REQUEST_ID
 
 logger = logging.getLogger(__name__)
+_PORT = re.compile(r":\d*$")
 _GIVEN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
@@ -67,40 +71,41 @@ def _log(scope: Scope, status: int, seconds: float) -> None:
     ACCESS.info(f"{line} %(request_id)s", fields | {"request_id": scope["state"]["request_id"]}, extra=fields)
 
 
-class BodyLimit:
-    """Answers 413 to a body above `limit` bytes, declared or not."""
+class HeadAsGet:
+    """Answers HEAD as GET without the body."""
 
-    def __init__(self, app: ASGIApp, limit: int) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self.app = app
-        self.limit = limit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["method"] != "HEAD":
             await self.app(scope, receive, send)
             return
-        declared = Headers(scope=scope).get("content-length", "")
-        if declared.isdecimal() and int(declared[:20]) > self.limit:
-            await self._refusal()(scope, receive, send)
+
+        async def headers_only(message: Message) -> None:
+            await send({**message, "body": b""} if message["type"] == "http.response.body" else message)
+
+        # Routes see another scope than the log does, with the same state.
+        await self.app({**scope, "method": "GET"}, receive, headers_only)
+
+
+class AllowedHosts:
+    """Answers 421 where the header Host has none of `hosts`: a page elsewhere may point its own name at this server.
+
+    Health is told under any name: probes ask by address.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: list[str]) -> None:
+        self.app = app
+        self.hosts = tuple(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"].startswith("/health") or self._allows(Headers(scope=scope)):
+            await self.app(scope, receive, send)
             return
-        read = 0
+        message = "the header Host names another server than this one"
+        await ApiError(421, message, code="unknown_host").response()(scope, receive, send)
 
-        async def counted() -> Message:
-            nonlocal read
-            message = await receive()
-            read += len(message.get("body", b""))
-            if read > self.limit:
-                raise _TooLargeError
-            return message
-
-        try:
-            await self.app(scope, counted, send)
-        except _TooLargeError:
-            await self._refusal()(scope, receive, send)
-
-    def _refusal(self) -> ASGIApp:
-        message = f"the body is larger than {self.limit} bytes, the most that this server takes"
-        return ApiError(413, message, code="body_too_large", headers={"Connection": "close"}).response()
-
-
-class _TooLargeError(BaseException):
-    """Not an `Exception`: nothing on its way may take it for a malformed body."""
+    def _allows(self, headers: Headers) -> bool:
+        name = _PORT.sub("", headers.get("host", "").strip().lower()).rstrip(".")
+        return any(name.endswith(host[1:]) if host.startswith("*") else name == host for host in self.hosts)

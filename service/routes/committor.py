@@ -18,6 +18,7 @@ from service.committor.tables import HorizonRecord, JobRecord, UnknownEntryError
 from service.committor.worker import JobWorker
 from service.config.settings import Settings
 from service.http.auth import caller_of
+from service.http.body import BoundedRoute
 from service.http.disconnect import ClientGoneError, unless_gone
 from service.http.errors import ApiError, invalid
 from service.routes import examples
@@ -27,7 +28,7 @@ from service.schemas.committor import JobStatus
 
 T = TypeVar("T")
 
-router = APIRouter(tags=["committor"])
+router = APIRouter(tags=["committor"], route_class=BoundedRoute)
 MAX_PAGE = 100
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Entries of a page.")]
 After = Annotated[str | None, Query(max_length=64, description="Id of the last entry of the page before.")]

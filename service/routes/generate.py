@@ -13,13 +13,14 @@ from service.backend.backend import Backend
 from service.generation import replies
 from service.generation.prepare import Prepared, prepare
 from service.http.auth import caller_of, require
+from service.http.body import BoundedRoute
 from service.lifecycle import Service
 from service.routes import examples
 from service.routes.common import ServiceDep, arrival, decoded, understood
 from service.schemas.generate import GenerateRequest, GenerateResponse
 from service.streaming import EventStream
 
-router = APIRouter(tags=["generate"])
+router = APIRouter(tags=["generate"], route_class=BoundedRoute)
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The samples; with stream: true the events step, handoff, sample, done (or error) as they come",

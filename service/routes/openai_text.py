@@ -13,6 +13,7 @@ from service.backend.backend import Backend
 from service.generation import replies
 from service.generation.prepare import Prepared
 from service.http.auth import caller_of
+from service.http.body import BoundedRoute
 from service.lifecycle import Service
 from service.openai import replies as openai_replies
 from service.openai.prepare import prepare_openai
@@ -22,7 +23,7 @@ from service.routes import examples
 from service.routes.common import ServiceDep, arrival, decoded, understood
 from service.schemas.openai import ChatReply, ChatRequest, CompletionReply, CompletionRequest
 
-router = APIRouter(prefix="/v1", tags=["openai"])
+router = APIRouter(prefix="/v1", tags=["openai"], route_class=BoundedRoute)
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The choices; with stream: true chunks of text in order, then [DONE]",

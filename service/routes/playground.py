@@ -47,7 +47,7 @@ class Assets(StaticFiles):
         return response
 
 
-@router.api_route("/", methods=["GET", "HEAD"])
+@router.get("/")
 async def playground() -> FileResponse:
     """The page. Everything on it comes from this server's own API."""
     return FileResponse(WEB / "index.html", media_type="text/html", headers=HEADERS)

@@ -19,7 +19,7 @@ class StateRequest(Request):
 
     text: str | None = Field(None, max_length=MAX_PROMPT_CHARACTERS)
     """Text with [MASK] (any case) where a token is undecided. A longer canvas (gen_length) is undecided behind it."""
-    tokens: list[int] | None = Field(None, max_length=MAX_CANVAS)
+    tokens: list[int] | None = Field(None, max_length=MAX_CANVAS, fail_fast=True)
     """Token ids of the whole canvas, the model's mask id where undecided."""
     fraction: float | None = Field(None, ge=0, lt=1)
     """The state of a guided run from the empty canvas at this fraction of its steps; 0 is the empty canvas."""

@@ -134,10 +134,11 @@ class ShadowStore:
     def claim(self, model_hash: str) -> AuditRecord | None:
         """The oldest audit for this model that nobody runs, now this server's."""
         with self.database.write() as connection:
-            row_id = self._leases.claim(connection, model_hash)
-            if row_id is None:
-                return None
-            return AuditRecord.of(connection.execute(select(*AUDIT_COLUMNS).where(AUDITS.c.id == row_id)).one())
+
+            def read(row_id: str) -> AuditRecord:
+                return AuditRecord.of(connection.execute(select(*AUDIT_COLUMNS).where(AUDITS.c.id == row_id)).one())
+
+            return self._leases.claim_readable(connection, model_hash, read)
 
     def give_up(self, model_hash: str) -> int:
         """Audits that too many servers died of fail for good; how many that were now."""

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -201,6 +202,7 @@ def _engine(url: URL) -> Engine:
         raise DatabaseError(f"a database of kind {backend!r} is not supported; take one of {', '.join(DIALECTS)}")
     if backend == "postgresql":
         return _postgres_engine(url)
+    _make_private(url)
     options: dict[str, Any] = {"connect_args": {"timeout": BUSY_SECONDS, "check_same_thread": False}}
     if url.database in {None, "", ":memory:"}:  # it lives in its one connection, which threads take in turns
         options |= {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0, "pool_timeout": POOL_SECONDS}
@@ -208,6 +210,24 @@ def _engine(url: URL) -> Engine:
     event.listen(engine, "connect", _on_sqlite_connect)
     event.listen(engine, "begin", _on_sqlite_begin)
     return engine
+
+
+def _make_private(url: URL) -> None:
+    """A database file holds prompts: it is made for its owner alone, and one that everybody may read is closed to them.
+
+    SQLite gives the files beside it the same mode.
+    """
+    name = url.database
+    if name is None or name in {"", ":memory:"} or name.startswith("file:"):
+        return
+    path = Path(name)
+    with suppress(OSError):  # what is wrong with the place is for SQLite to say
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    for each in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with suppress(OSError):
+            mode = each.stat().st_mode
+            if mode & 0o007:
+                each.chmod(stat.S_IMODE(mode) & ~0o007)
 
 
 def _postgres_engine(url: URL) -> Engine:

@@ -5,14 +5,18 @@ Every write of a holder extends its lease and names the token of its claim. A se
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Table, and_, func, or_, select, update
 from sqlalchemy.sql import ColumnElement
 
 from service.storage.database import Database
+
+logger = logging.getLogger(__name__)
+R = TypeVar("R")
 
 MAX_ATTEMPTS: Final = 5
 """Servers that may die while they run a job before it is given up: a job that kills them must not do so for ever."""
@@ -45,6 +49,20 @@ class Leases:
             values["started"] = func.coalesce(c.started, self.database.now)
             connection.execute(update(self.table).where(c.id == row_id).values(values))
         return row_id
+
+    def claim_readable(self, connection: Connection, model_hash: str, read: Callable[[str], R]) -> R | None:
+        """`claim`, and what `read` makes of the row. A row that cannot be read fails for good and holds
+        up no other.
+        """
+        while (row_id := self.claim(connection, model_hash)) is not None:
+            try:
+                return read(row_id)
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                logger.error("%s in %s is damaged and given up: %s", row_id, self.table.name, error)
+                ended = {"status": "failed", "finished": self.database.now, "lease_until": None}
+                ended["error"] = "what the database holds of it is damaged"
+                connection.execute(update(self.table).where(self.table.c.id == row_id).values(ended))
+        return None
 
     def give_up(self, connection: Connection, model_hash: str) -> int:
         """Rows for this model that too many servers stopped in the middle of fail for good; how many that were now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -14,7 +15,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from decoding.models.checkpoint import CheckpointError
 from decoding.models.registry import shipped_model
+from service.backend import backend
+from service.config.settings import Settings
 from tests.service.process import ROOT, error_of
 
 SHORT = {"prompt": "a", "gen_length": 32, "steps": 64, "policy": {"preset": "full_cfg"}}
@@ -128,7 +132,41 @@ def test_a_model_that_fails_gives_500_and_the_server_goes_on(spawn, tmp_path):
     assert (error["code"], error["type"]) == ("internal_error", "server_error")
     assert "find-me" in error["message"]
     assert "NaN" not in reply.text
+    (line,) = [line for line in process.log.read_text().splitlines() if "request find-me failed" in line]
+    assert "NaN" in line
     assert process.generate(SHORT)["samples"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"layer_norm_eps": 1e30}, "layer_norm_eps"),
+        ({"layer_norm_eps": float("nan")}, "layer_norm_eps"),
+        ({"num_heads": 7}, "heads"),
+        ({"prompt_offset": 0}, "prompt_offset"),
+        ({"prompt_offset": 511}, "cannot decode"),
+        ({"prompt_offset": 8}, "nothing can be asked of it"),
+        ({"max_positions": True}, "max_positions"),
+        ({"colour": "blue"}, "colour"),
+    ],
+)
+def test_a_model_whose_config_is_nonsense_never_gets_ready(tmp_path, change, reason):
+    folder = tmp_path / "model"
+    shutil.copytree(shipped_model(), folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(CheckpointError, match=reason):
+        backend.load(Settings(model=str(folder), threads=1))
+
+
+def test_a_model_that_writes_no_numbers_never_gets_ready(tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(shipped_model(), folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    tensors = load_file(folder / "model.safetensors")
+    next(value for name, value in tensors.items() if "word_embeddings" in name)[:] = torch.nan
+    save_file(tensors, folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match="NaN"):
+        backend.load(Settings(model=str(folder), threads=1, quantization="none"))
 
 
 def test_a_bad_setting_is_named(tmp_path):

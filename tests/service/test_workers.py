@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import service.generation.job as job_module
+from decoding.constraints.keywords import Keywords
 from service.app import build_app
 from service.config.settings import Settings
 from service.workers import LARGE_BODY, THREADS, Lane, Workers
@@ -75,6 +76,7 @@ def test_work_whose_caller_left_before_it_began_never_runs():
         left = asyncio.create_task(workers.run(Lane.LARGE, lambda: ran.append("left")))
         await asyncio.sleep(0.05)
         left.cancel()
+        await asyncio.wait({left})
         let_go.set()
         await asyncio.gather(*busy)
         await workers.run(Lane.LARGE, lambda: ran.append("stayed"))
@@ -82,3 +84,21 @@ def test_work_whose_caller_left_before_it_began_never_runs():
         return ran
 
     assert asyncio.run(leave()) == ["stayed"]
+
+
+def test_a_deadline_passes_while_a_text_is_judged(client, monkeypatch):
+    """The engine, which waits for the verdict, takes no step in which it would see that the time is up."""
+    let_go = threading.Event()
+    checks = Keywords._checks
+
+    def slow(constraint, text):
+        let_go.wait(120)
+        return checks(constraint, text)
+
+    monkeypatch.setattr(Keywords, "_checks", slow)
+    body = {"gen_length": 4, "constraint": {"type": "keywords", "keywords": ["dog"]}, "deadline_s": 1.0}
+    try:
+        reply = client.post("/generate", json={**body, "policy": {"preset": "reopen_repair"}})
+        assert (reply.status_code, reply.json()["error"]["code"]) == (504, "deadline_exceeded")
+    finally:
+        let_go.set()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import torch
@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from decoding.models.bert_mini.codec import MiniCodec
 from decoding.models.bert_mini.family_canvas import FAMILY_CANVAS
 from decoding.models.bert_mini.vocabulary import EOT, MASK, SPECIAL, WRITTEN, token_id
-from decoding.models.checkpoint import CheckpointError, check_tensors, fingerprint
+from decoding.models.checkpoint import CheckpointError, check_epsilon, check_tensors, fingerprint
 from decoding.models.protocol import ModelSpec, ReuseRow, TextCodec
 from decoding.models.transformer.kv_cache import Attended, KeyValueReuse, Window
 
@@ -42,6 +42,19 @@ class BertMiniConfig:
     prompt_offset: int = 64
     layer_norm_eps: float = 1e-12
 
+    def __post_init__(self) -> None:
+        """Raises `ValueError` for sizes that no encoder can have."""
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name == "layer_norm_eps":
+                check_epsilon(item.name, value)
+            elif not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{item.name} must be a positive whole number, not {value!r}")
+        if self.hidden_size % self.num_heads:
+            raise ValueError(f"hidden_size {self.hidden_size} does not split into {self.num_heads} heads")
+        if self.prompt_offset >= self.max_positions:
+            raise ValueError(f"prompt_offset {self.prompt_offset} leaves no room for a prompt in {self.max_positions}")
+
     def to_dict(self) -> dict[str, int | float]:
         return asdict(self)
 
@@ -49,7 +62,10 @@ class BertMiniConfig:
     def read(folder: Path) -> BertMiniConfig:
         """From the config.json of a checkpoint or a training run."""
         values = json.loads((folder / "config.json").read_text())
-        return BertMiniConfig(**{name: value for name, value in values.items() if name != "architecture"})
+        try:
+            return BertMiniConfig(**{name: value for name, value in values.items() if name != "architecture"})
+        except (TypeError, ValueError) as error:
+            raise CheckpointError(f"{folder / 'config.json'}: {error}") from None
 
 
 class EncoderLayer(nn.Module):

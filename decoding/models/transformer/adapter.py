@@ -20,6 +20,8 @@ from decoding.models.transformer.quantization import Quantization, quantize
 from decoding.models.transformer.shards import INDEX, Shards
 
 MAX_CANVAS = 1024
+LEAST_CONTEXT = 32
+"""Positions; a chat template alone takes a dozen."""
 """Longest canvas offered, whatever the context: the lengths that the models' authors evaluate."""
 
 
@@ -114,6 +116,10 @@ def chat_model_spec(
     vocab_size: int,
 ) -> ModelSpec:
     """The spec of a checkpoint (folder and shards) whose prompt and canvas share `context` positions."""
+    if context < LEAST_CONTEXT:
+        raise CheckpointError(
+            f"{checkpoint[0] / 'config.json'}: {context} positions are too few for a prompt and a text"
+        )
     max_canvas = min(MAX_CANVAS, context // 2)
     return ModelSpec(
         name=name,

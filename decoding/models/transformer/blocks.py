@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from decoding.models.checkpoint import check_epsilon
 from decoding.models.transformer.kv_cache import Attended
 
 
@@ -40,6 +41,10 @@ class Shape:
             raise ValueError(f"hidden_size {self.hidden_size} does not split into {self.num_heads} heads of even size")
         if self.num_heads % self.num_kv_heads:
             raise ValueError(f"{self.num_heads} heads cannot share {self.num_kv_heads} key-value heads")
+        check_epsilon("norm_eps", self.norm_eps)
+        theta = self.rope_theta
+        if not isinstance(theta, (int, float)) or isinstance(theta, bool) or not 1.0 < theta < float("inf"):
+            raise ValueError(f"rope_theta must be a finite number above 1, not {theta!r}")
 
     @property
     def head_dim(self) -> int:

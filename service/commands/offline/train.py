@@ -96,3 +96,18 @@ def sentiment(
     from gate_models.offline.scorers.train_sentiment import write  # noqa: PLC0415
 
     typer.echo(write(data, lexicon, out))
+
+
+@app.command("unigrams")
+def unigrams(
+    data: Annotated[Path, typer.Option(help="Folder that holds commongen/ and corpus/.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The table (npz).", show_default=False)],
+) -> None:
+    """Count the judge's tokens in text by people (needs the extra `judge`)."""
+    from gate_models.offline.judge.count_unigrams import run  # noqa: PLC0415
+
+    try:
+        run(data, out)
+    except (ImportError, OSError) as error:
+        typer.echo(f"train unigrams: {error}", err=True)
+        raise typer.Exit(2) from None

@@ -210,6 +210,13 @@ def test_mask_id_may_come_from_the_tokenizer(folder: Path, copy: Copy, model: De
         ("dream", "hidden_act", "gelu"),
         ("dream", "num_key_value_heads", 3),
         ("dream", "rope_theta", None),
+        ("llada", "rms_norm_eps", 1e30),
+        ("llada", "rms_norm_eps", -1.0),
+        ("llada", "rope_theta", 0),
+        ("llada", "rope_theta", float("nan")),
+        ("dream", "rms_norm_eps", "small"),
+        ("dream", "rope_theta", True),
+        ("llada", "max_sequence_length", 2),
     ],
 )
 def test_unsupported_config(checkpoints: dict[Arch, Path], copy: Copy, arch: Arch, key: str, value: object) -> None:
@@ -217,7 +224,8 @@ def test_unsupported_config(checkpoints: dict[Arch, Path], copy: Copy, arch: Arc
     edit(other / "config.json", **{key: value})
     message = refusal(other)
     assert "config.json" in message
-    assert key in message or key in {"d_model", "n_heads", "num_key_value_heads"}
+    by_another_name = {"d_model", "n_heads", "num_key_value_heads", "rms_norm_eps", "max_sequence_length"}
+    assert key in message or key in by_another_name
 
 
 def test_rope_as_transformers_5_writes_it(

@@ -110,6 +110,71 @@ def test_a_folder_of_gates_keeps_the_good_ones(stored, tmp_path):
     assert artifact.load_all(tmp_path / "nowhere") == ([], [])
 
 
+def zip_header(path, at, value):
+    """Set a two-byte field of every local and central header of a zip file."""
+    content = bytearray(path.read_bytes())
+    for signature, shift in ((b"PK\x03\x04", 0), (b"PK\x01\x02", 2)):
+        start = content.find(signature)
+        while start >= 0:
+            content[start + at + shift : start + at + shift + 2] = value.to_bytes(2, "little")
+            start = content.find(signature, start + 4)
+    path.write_bytes(content)
+
+
+def test_damaged_arrays_are_refused_whatever_the_reader_raises(stored):
+    """zlib, zipfile and numpy raise errors of many kinds; each names the file and stops nothing else."""
+    path = stored / artifact.ARRAYS
+    whole = path.read_bytes()
+    damages = [lambda: zip_header(path, 8, 99), lambda: zip_header(path, 6, 1)]  # unknown method; encrypted
+    rng = np.random.default_rng(5)
+    for at in rng.integers(0, len(whole), 40):
+        damages.append(lambda at=at: path.write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]))
+        damages.append(lambda at=at: path.write_bytes(whole[:at]))
+    refusals = []
+    for damage in damages:
+        path.write_bytes(whole)
+        damage()
+        bundles, refused = artifact.load_all(stored.parent)
+        assert len(bundles) + len(refused) == 1  # a byte that no reader looks at damages nothing
+        refusals += refused
+    assert len(refusals) > len(damages) / 2
+    assert all(str(stored) in reason for _, reason in refusals)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content: content.pop("schema"),
+        lambda content: content.pop("arrays"),
+        lambda content: content.update(arrays=[]),
+        lambda content: content.pop("regime"),
+        lambda content: content["regime"].pop("fixed"),
+        lambda content: content["regime"].update(steps=["a", "b"]),
+        lambda content: content["regime"].update(tail_widths=[None]),
+        lambda content: content.update(checkpoints=["half"]),
+        lambda content: content.update(checkpoints=3),
+        lambda content: content["constants"].update({"one": 0.5}),
+        lambda content: content.update(horizons={"shift": "a", "edges": []}),
+        lambda content: content.update(ladders={"1": {}}),
+    ],
+)
+def test_a_description_that_is_nonsense_is_refused_though_signed(stored, change):
+    def signed(content):
+        change(content)
+        content["digest"] = artifact._content_digest(content)
+
+    edit(stored, signed)
+    bundles, refused = artifact.load_all(stored.parent)
+    assert (bundles, len(refused)) == ([], 1)
+    assert str(stored) in refused[0][1]
+
+
+def test_a_description_that_is_nested_too_deeply_is_refused(stored):
+    (stored / artifact.DESCRIPTION).write_text("[" * 100_000 + "]" * 100_000)
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        artifact.load(stored)
+
+
 def test_saving_twice_gives_equal_files(trained, tmp_path):
     for name in ("a", "b"):
         artifact.save(trained, tmp_path / name)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, text, update
 
 from service.committor.store import JobStore, NewJob, QueueLimitError, QueueLimits
 from service.committor.tables import JOBS, RolloutRecord, UnknownEntryError
+from service.storage.database import open_database
 from service.storage.leases import MAX_ATTEMPTS, LeaseLostError
 
 MODEL = "hash"
@@ -211,8 +212,40 @@ def test_old_jobs_are_forgotten_with_their_outcomes(stores):
     store.save_rollouts(done, [outcome(0)])
     finish(store, done)
     running = store.add(new(), LIMITS, claimed=True)
-    assert store.purge(3600) == 0
-    assert store.purge(-1) == 1
+    assert store.purge(3600, 100) == 0
+    assert store.purge(-1, 100) == 1
     assert store.get("key", done.id) is None
     assert store.rollouts(done) == []
     assert store.get("key", running.id) is not None
+
+
+def test_of_a_keys_ended_jobs_the_newest_are_kept(stores):
+    store, _ = stores
+    ended = {key: [store.add(new(key), LIMITS, claimed=True) for _ in range(4)] for key in ("a", "b")}
+    for jobs in ended.values():
+        for job in jobs:
+            finish(store, job)
+    waiting = store.add(new("a"), LIMITS)
+    assert store.purge(3600, 3) == 2
+    for key, jobs in ended.items():
+        assert [store.get(key, job.id) is not None for job in jobs] == [False, True, True, True]
+    assert store.get("a", waiting.id) is not None
+
+
+def test_a_damaged_row_holds_up_no_other(tmp_path, caplog):
+    """SQLite keeps whatever is written into a JSON column: a row that cannot be read is given up."""
+    database = open_database(f"sqlite:///{tmp_path / 'jobs.db'}")
+    store = JobStore(database, "one", LEASE)
+    damaged, whole = (store.add(new(), LIMITS) for _ in range(2))
+    with database.write() as connection:
+        connection.execute(text("UPDATE committor_jobs SET request = '{' WHERE id = :id"), {"id": damaged.id})
+    claimed = store.claim(MODEL)
+    assert claimed is not None
+    assert claimed.id == whole.id
+    with database.read() as connection:
+        row = connection.execute(select(JOBS.c.status, JOBS.c.error).where(JOBS.c.id == damaged.id)).one()
+    assert row.status == "failed"
+    assert "damaged" in row.error
+    assert damaged.id in caplog.text
+    assert store.claim(MODEL) is None
+    database.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import stat
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -194,3 +196,24 @@ def test_a_damaged_file_is_no_fault_of_a_statement(tmp_path):
     with pytest.raises(DatabaseError, match="not a database"):
         store.claim("model")
     database.close()
+
+
+def test_a_file_is_for_its_owner_alone(tmp_path):
+    """It holds prompts. One that was made open to all, by an older version, is closed to others."""
+    path = tmp_path / "jobs.db"
+    before = os.umask(0o022)
+    try:
+        database = open_database(f"sqlite:///{path}")
+        with database.write() as connection:
+            connection.execute(text("CREATE TABLE prompts (one TEXT)"))
+        assert {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()} == {
+            "jobs.db": 0o600,
+            "jobs.db-wal": 0o600,
+            "jobs.db-shm": 0o600,
+        }
+        database.close()
+        path.chmod(0o664)
+        open_database(f"sqlite:///{path}").close()
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
+    finally:
+        os.umask(before)

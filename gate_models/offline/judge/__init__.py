@@ -1,0 +1,1 @@
+"""The judge of readability: what a strict reader accepts, learned from labels."""

@@ -1,0 +1,47 @@
+"""What a fit learns, as a small JSON file: weights over standardised features, a threshold, and what they rest on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Logistic regression: p = 1 / (1 + exp(-(intercept + sum_f weight_f (x_f - mean_f) / deviation_f)))."""
+
+    features: tuple[str, ...]
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+    weight: tuple[float, ...]
+    intercept: float
+    threshold: float
+    """A text is readable from this probability on."""
+
+    def probabilities(self, matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of rows [n, F], columns in the order of `features`."""
+        scaled = (matrix - np.array(self.mean)) / np.array(self.deviation)
+        logits = scaled @ np.array(self.weight) + self.intercept
+        found: NDArray[np.float64] = 1.0 / (1.0 + np.exp(-logits))
+        return found
+
+    def save(self, path: Path, facts: dict[str, Any]) -> None:
+        """`facts`: what it was made from (hashes, versions) and how well it agrees."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({**asdict(self), **facts}, indent=1) + "\n", encoding="utf-8")
+
+
+def load(path: Path) -> tuple[Weights, dict[str, Any]]:
+    """Weights and facts. Raises `ValueError` for a file that is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        own = {name: content.pop(name) for name in Weights.__slots__}
+    except (KeyError, OSError, ValueError) as error:
+        raise ValueError(f"{path} is no judge ({error}); make one with astargate judge-fit") from None
+    lists = {name: tuple(value) for name, value in own.items() if isinstance(value, list)}
+    return Weights(**{**own, **lists}), content
