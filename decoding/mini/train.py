@@ -34,6 +34,8 @@ from decoding.models.compute import compute_mode
 
 STATE = "state.pt"
 LOG_EVERY = 50
+AVERAGE_EVERY = 8
+"""Steps between two updates of the averaged weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ def loss_of(model: nn.Module, batch: data.Batch, device: str) -> Tensor:
     """Weighted cross-entropy at the masked positions: nats per token of the any-order bound."""
     valid = None if bool(batch.valid.all()) else batch.valid.to(device)
     rows = (batch.ids.to(device), batch.positions.to(device), batch.segments.to(device))
-    logits = model(*rows, valid, batch.keep.to(device))
+    with torch.autocast(device, torch.bfloat16):
+        logits = model(*rows, valid, batch.keep.to(device))
     losses = F.cross_entropy(logits.float(), batch.targets.to(device), reduction="none")
     loss: Tensor = (losses * batch.weights.to(device)).sum()
     return loss
@@ -158,7 +161,9 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.sequences += self.settings.batch_size * self.settings.processes
-        decay = min(self.settings.ema_decay, (1 + self.step) / (10 + self.step))
+        if self.step % AVERAGE_EVERY:
+            return float(loss.detach())
+        decay = min(self.settings.ema_decay, (1 + self.step) / (10 + self.step)) ** AVERAGE_EVERY
         with torch.no_grad():
             torch._foreach_lerp_(list(self.average.values()), list(self.model.state_dict().values()), 1 - decay)
         return float(loss.detach())

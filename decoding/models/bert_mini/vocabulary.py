@@ -18,7 +18,7 @@ WRITTEN = (EOT, CAP, UPPER)
 """Special tokens that a text may hold; the others are never emitted."""
 _CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
-_SOURCE_NAME = {EOT: "[SEP]"}
+_SOURCE_NAME = {EOT: "</s>", MASK: "<mask>", PAD: "<pad>"}
 
 
 def build_tokenizer(vocabulary: Iterable[str]) -> Tokenizer:
