@@ -69,11 +69,16 @@ def learning_rate(settings: TrainSettings, progress: float) -> float:
     return settings.learning_rate * max(0.0, 1.0 - progress) / (1.0 - settings.decay_from)
 
 
+def multiplies_bfloat16(device: str) -> bool:
+    """Whether products in bfloat16 are faster there than in float32: a CPU needs AMX."""
+    return device != "cpu" or bool(torch.cpu._is_amx_tile_supported())  # type: ignore[no-untyped-call]
+
+
 def loss_of(model: nn.Module, batch: data.Batch, device: str) -> Tensor:
     """Weighted cross-entropy at the masked positions: nats per token of the any-order bound."""
     valid = None if bool(batch.valid.all()) else batch.valid.to(device)
     rows = (batch.ids.to(device), batch.positions.to(device), batch.segments.to(device))
-    with torch.autocast(device, torch.bfloat16):
+    with torch.autocast(device, torch.bfloat16, enabled=multiplies_bfloat16(device)):
         logits = model(*rows, valid, batch.keep.to(device))
     losses = F.cross_entropy(logits.float(), batch.targets.to(device), reduction="none")
     loss: Tensor = (losses * batch.weights.to(device)).sum()
