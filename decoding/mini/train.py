@@ -138,12 +138,12 @@ class Trainer:
         """Train to the end of the time budget."""
         settings, budget = self.settings, self.settings.budget_minutes * 60
         self.model.train()
-        saved, clock, losses = self.spent, time.monotonic(), []
+        saved, clock, losses = self.spent, time.process_time(), []
         layout = "{l_bar}{bar}| {n:.0f}/{total:.0f}s {postfix}"
         with tqdm(total=budget, initial=self.spent, disable=self.rank != 0, mininterval=10, bar_format=layout) as bar:
             while self.spent < budget:
                 losses.append(self._one_step(self.spent / budget))
-                now = time.monotonic()
+                now = time.process_time()
                 self.spent, clock = self._agree(self.spent + now - clock), now
                 if self.rank != 0:
                     continue
