@@ -18,12 +18,13 @@ INITIAL = "initial.safetensors"
 
 
 LAYERS = (0, 2, 4, 6, 8, 10)
-"""Layers of the source encoder that are kept."""
+"""Layers of MPNet that are kept; a BERT of six layers keeps all."""
+BERT_INPUTS = ("query", "key", "value")
 RELATIVE = "encoder.relative_attention_bias.weight"
 
 
 def prepare(data: Path, source: Path, out: Path) -> BertMiniConfig:
-    """Write tokenizer.json, config.json and the initial weights (MPNet's layers, trimmed vocabulary) to `out`.
+    """Write tokenizer.json, config.json and the initial weights to `out`, from the BERT or MPNet encoder in `source`.
 
     A tokenizer.json that lies in `out` already is kept, so that ids stay what they were.
     """
@@ -40,17 +41,16 @@ def prepare(data: Path, source: Path, out: Path) -> BertMiniConfig:
         tokens = vocabulary.build_vocabulary(texts, source_tokenizer)
         vocabulary.build_tokenizer(tokens).save(str(out / "tokenizer.json"))
     weights = load_file(source / "model.safetensors")
-    buckets, heads = weights[RELATIVE].shape
+    relative = weights.get(RELATIVE)
     inner, hidden = weights["encoder.layer.0.intermediate.dense.weight"].shape
     config = BertMiniConfig(
         vocab_size=len(tokens),
         hidden_size=hidden,
         num_layers=len(LAYERS),
-        num_heads=heads,
         intermediate_size=inner,
         prompt_offset=128,
-        layer_norm_eps=1e-5,
-        relative_buckets=buckets,
+        layer_norm_eps=1e-12 if relative is None else 1e-5,
+        relative_buckets=0 if relative is None else len(relative),
     )
     (out / "config.json").write_text(json.dumps(config.to_dict(), indent=1) + "\n")
     rows = vocabulary.initial_embeddings(tokens, source_tokenizer, weights["embeddings.word_embeddings.weight"])
@@ -59,32 +59,40 @@ def prepare(data: Path, source: Path, out: Path) -> BertMiniConfig:
 
 
 def initial_weights(config: BertMiniConfig, source: dict[str, Tensor], embeddings: Tensor) -> dict[str, Tensor]:
-    """The source MPNet's tensors under our names; a fresh head (identity transform, zero bias), segments at zero."""
-    places = source["embeddings.position_embeddings.weight"]
+    """The source's tensors under our names; a fresh head (identity transform, zero bias).
+
+    MPNet has relative positions, no segments, and two rows before its first position.
+    """
+    mpnet = config.relative_buckets > 0
+    places = source["embeddings.position_embeddings.weight"][2 if mpnet else 0 :]
+    segments = source.get("embeddings.token_type_embeddings.weight")
     out = {
         "word_embeddings.weight": embeddings,
-        "position_embeddings.weight": places[2 : 2 + config.max_positions].clone(),
-        "segment_embeddings.weight": torch.zeros(2, config.hidden_size),
+        "position_embeddings.weight": places[: config.max_positions].clone(),
+        "segment_embeddings.weight": torch.zeros(2, config.hidden_size) if segments is None else segments.clone(),
         "embedding_norm.weight": source["embeddings.LayerNorm.weight"],
         "embedding_norm.bias": source["embeddings.LayerNorm.bias"],
-        "relative_bias.weight": source[RELATIVE],
         "head_transform.weight": torch.eye(config.hidden_size),
         "head_transform.bias": torch.zeros(config.hidden_size),
         "head_norm.weight": torch.ones(config.hidden_size) * 0.5,
         "head_norm.bias": torch.zeros(config.hidden_size),
         "head_bias": torch.zeros(config.vocab_size),
     }
+    if mpnet:
+        out["relative_bias.weight"] = source[RELATIVE]
+    inputs = [f"attention.attn.{n}" for n in "qkv"] if mpnet else [f"attention.self.{n}" for n in BERT_INPUTS]
     names = {
-        "attention.attn.o": "attention_output",
-        "attention.LayerNorm": "attention_norm",
+        "attention.attn.o" if mpnet else "attention.output.dense": "attention_output",
+        "attention.LayerNorm" if mpnet else "attention.output.LayerNorm": "attention_norm",
         "intermediate.dense": "intermediate",
         "output.dense": "output",
         "output.LayerNorm": "output_norm",
     }
-    for layer, taken in enumerate(LAYERS):
+    kept = LAYERS if mpnet else range(config.num_layers)
+    for layer, taken in enumerate(kept):
         prefix = f"encoder.layer.{taken}."
         for kind in ("weight", "bias"):
-            out[f"layers.{layer}.qkv.{kind}"] = torch.cat([source[f"{prefix}attention.attn.{n}.{kind}"] for n in "qkv"])
+            out[f"layers.{layer}.qkv.{kind}"] = torch.cat([source[f"{prefix}{name}.{kind}"] for name in inputs])
             for theirs, ours in names.items():
                 out[f"layers.{layer}.{ours}.{kind}"] = source[f"{prefix}{theirs}.{kind}"]
     return out

@@ -71,7 +71,7 @@ def learning_rate(settings: TrainSettings, progress: float) -> float:
 
 def multiplies_bfloat16(device: str) -> bool:
     """Whether products in bfloat16 are faster there than in float32: a CPU needs AMX."""
-    return device != "cpu" or bool(torch.cpu._is_amx_tile_supported())  # type: ignore[no-untyped-call]
+    return device != "cpu" or bool(torch.cpu._is_amx_tile_supported())
 
 
 def loss_of(model: nn.Module, batch: data.Batch, device: str) -> Tensor:

@@ -51,6 +51,8 @@ class BertMiniConfig:
             value = getattr(self, item.name)
             if item.name == "layer_norm_eps":
                 check_epsilon(item.name, value)
+            elif item.name == "relative_buckets" and value == 0:
+                continue  # the encoder has no such table
             elif not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{item.name} must be a positive whole number, not {value!r}")
         if self.hidden_size % self.num_heads:
@@ -86,7 +88,7 @@ class EncoderLayer(nn.Module):
         self.output_norm = nn.LayerNorm(d, eps=config.layer_norm_eps)
 
     def attend(self, x: Tensor, bias: Tensor | None, attended: Attended | None = None) -> Tensor:
-        """x [B, Q, D], bias [B or 1, H or 1, Q or 1, S] additive or None -> mixed values [B, Q, D] before the output projection."""
+        """x [B, Q, D], bias [B or 1, H or 1, Q or 1, S] additive or None -> mixed values [B, Q, D], unprojected."""
         b, s, d = x.shape
         q, k, v = self.qkv(x).view(b, s, 3, self.num_heads, d // self.num_heads).permute(2, 0, 3, 1, 4)
         if attended is not None:
@@ -94,7 +96,8 @@ class EncoderLayer(nn.Module):
         if self.training:  # two products: the fused form's backward pass is several times slower on CPUs
             scores = q @ k.transpose(-1, -2) * (d // self.num_heads) ** -0.5
             weights = (scores if bias is None else scores + bias).softmax(-1).to(v.dtype)
-            return (weights @ v).transpose(1, 2).reshape(b, s, d)
+            mixed: Tensor = weights @ v
+            return mixed.transpose(1, 2).reshape(b, s, d)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).reshape(b, s, d)
 
     def finish(self, x: Tensor, mixed: Tensor, dropout: float) -> Tensor:
@@ -121,7 +124,8 @@ class BertMini(nn.Module):
         self.word_embeddings = nn.Embedding(config.vocab_size, d)
         self.position_embeddings = nn.Embedding(config.max_positions, d)
         self.segment_embeddings = nn.Embedding(2, d)
-        self.relative_bias = nn.Embedding(config.relative_buckets, config.num_heads) if config.relative_buckets else None
+        buckets = config.relative_buckets
+        self.relative_bias = nn.Embedding(buckets, config.num_heads) if buckets else None
         self.embedding_norm = nn.LayerNorm(d, eps=config.layer_norm_eps)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
         self.head_transform = nn.Linear(d, d)
@@ -233,7 +237,8 @@ class MiniModel:
     def _window(self, window: Window, attended: Attended) -> Tensor:
         offset = self.network.config.prompt_offset
         where = places(window.columns, window.prompt_lengths, window.lengths, offset)
-        return self.network.encode(window.ids, *where, window.valid, attended, window.columns).view(*window.ids.shape, -1)
+        features = self.network.encode(window.ids, *where, window.valid, attended, window.columns)
+        return features.view(*window.ids.shape, -1)
 
     def project(self, features: Tensor) -> Tensor:
         return self.network.project(features).float()
