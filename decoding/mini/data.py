@@ -17,7 +17,11 @@ from decoding.mini.topics import Topic
 __all__ = ["Batch", "Example", "ExampleSampler", "Record", "batches", "collate", "tokenise"]
 
 CANVAS_BUCKET = 4
-MAX_CANVAS = 64
+MAX_CANVAS = 128
+ROW_MULTIPLE, MASKED_MULTIPLE = 8, 64
+"""Sizes are padded to multiples of these: oneDNN keeps a kernel for every shape that it has met."""
+SPAN_SHARE = 0.12
+"""Share of canvases whose masked positions are one or two runs, as the blanks of a template are."""
 TAIL_SHARE, ROOMY_SHARE = 0.06, 0.2
 """Share of canvases with more room than the bucket leaves. Low-confidence order commits end-of-text wherever it is
 likely, so a model that often saw half-empty long canvases would end early on every long one."""
@@ -112,7 +116,7 @@ def collate(examples: list[Example], prompt_offset: int, mask_id: int, generator
     The mean cross-entropy over the m masked tokens has the same expectation as the 1/t-weighted Bernoulli estimator,
     with less variance. Weights sum to 1 over the batch.
     """
-    size = max(len(e.prompt) + len(e.canvas) for e in examples)
+    size = -(-max(len(e.prompt) + len(e.canvas) for e in examples) // ROW_MULTIPLE) * ROW_MULTIPLE
     ids = torch.zeros(len(examples), size, dtype=torch.long)
     positions, segments = torch.zeros_like(ids), torch.zeros_like(ids)
     valid = torch.zeros(len(examples), size, dtype=torch.bool)
@@ -122,7 +126,7 @@ def collate(examples: list[Example], prompt_offset: int, mask_id: int, generator
         p, n = len(example.prompt), len(example.canvas)
         canvas = torch.tensor(example.canvas)
         count = 1 + min(n - 1, int((offsets[row] % 1.0) * n))
-        hidden = torch.randperm(n, generator=generator)[:count]
+        hidden = masked_positions(n, count, generator)
         ids[row, :p] = mask_id if example.dropped else torch.tensor(example.prompt)
         positions[row, :p] = torch.arange(prompt_offset, prompt_offset + p)
         ids[row, p : p + n] = canvas
@@ -133,4 +137,18 @@ def collate(examples: list[Example], prompt_offset: int, mask_id: int, generator
         keep.append(row * size + p + hidden)
         targets.append(canvas[hidden])
         weights.append(torch.full((count,), 1.0 / (count * len(examples))))
+    missing = -sum(map(len, keep)) % MASKED_MULTIPLE  # repeats of one position, of weight 0
+    keep.append(keep[0][:1].expand(missing))
+    targets.append(targets[0][:1].expand(missing))
+    weights.append(torch.zeros(missing))
     return Batch(ids, positions, segments, valid, torch.cat(keep), torch.cat(targets), torch.cat(weights))
+
+
+def masked_positions(length: int, count: int, generator: torch.Generator) -> Tensor:
+    """`count` of `length` positions: any set of them, or (a share `SPAN_SHARE`) one or two runs."""
+    if float(torch.rand((), generator=generator)) >= SPAN_SHARE:
+        return torch.randperm(length, generator=generator)[:count]
+    first = int(torch.randint(1, count + 1, (), generator=generator))
+    free = length - count
+    cuts = sorted(int(torch.randint(0, free + 1, (), generator=generator)) for _ in range(2))
+    return torch.cat([torch.arange(cuts[0], cuts[0] + first), torch.arange(cuts[1] + first, cuts[1] + count)])

@@ -27,7 +27,9 @@ STOP_WORDS = frozenset(
     """.split()
 )
 SOURCE_WEIGHTS = {"commongen": 0.5, "coco": 0.17, "tatoeba": 0.18, "tinystories": 0.15}
-MAX_TOKENS = 60
+MAX_TOKENS = 124
+PLAIN_TOKENS = 60
+"""Longest joined text of short words."""
 _INDEXED = 40_000
 _SCORED = {"commongen": 12_000, "coco": 4_000, "tatoeba": 14_000, "tinystories": 12_000}
 _PER_TOPIC = 50
@@ -143,7 +145,7 @@ class Pool:
         """Texts of short words, of all lengths: neighbours in their source, joined while their words stay short."""
         for source in self.sources:
             open_parts: list[Record] = []
-            most = rng.randint(10, MAX_TOKENS)
+            most = rng.randint(10, PLAIN_TOKENS)
             for record in _stride(self.corpora[source], _PLAIN) if source != "tinystories" else self.corpora[source]:
                 short = max((len(word) for word in record.content), default=0) <= PLAIN_WORD
                 if short and sum(len(part.ids) for part in open_parts) + len(record.ids) <= most:
@@ -151,7 +153,7 @@ class Pool:
                     continue
                 if open_parts:
                     self.plain.append(join(open_parts))
-                open_parts, most = [record] if short else [], rng.randint(10, MAX_TOKENS)
+                open_parts, most = [record] if short else [], rng.randint(10, PLAIN_TOKENS)
 
     def _score(self) -> dict[str, list[Record]]:
         """Records of clear sentiment (P >= 0.8 of the target) under the shipped classifier."""

@@ -8,6 +8,7 @@ prompt.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -41,6 +42,8 @@ class BertMiniConfig:
     max_positions: int = 512
     prompt_offset: int = 64
     layer_norm_eps: float = 1e-12
+    relative_buckets: int = 0
+    """Rows of the table of relative-position biases, shared by all layers (0: the encoder has none)."""
 
     def __post_init__(self) -> None:
         """Raises `ValueError` for sizes that no encoder can have."""
@@ -48,6 +51,8 @@ class BertMiniConfig:
             value = getattr(self, item.name)
             if item.name == "layer_norm_eps":
                 check_epsilon(item.name, value)
+            elif item.name == "relative_buckets" and value == 0:
+                continue  # the encoder has no such table
             elif not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{item.name} must be a positive whole number, not {value!r}")
         if self.hidden_size % self.num_heads:
@@ -83,11 +88,16 @@ class EncoderLayer(nn.Module):
         self.output_norm = nn.LayerNorm(d, eps=config.layer_norm_eps)
 
     def attend(self, x: Tensor, bias: Tensor | None, attended: Attended | None = None) -> Tensor:
-        """x [B, Q, D], bias [B, 1, 1, S] additive or None -> mixed values [B, Q, D] before the output projection."""
+        """x [B, Q, D], bias [B or 1, H or 1, Q or 1, S] additive or None -> mixed values [B, Q, D], unprojected."""
         b, s, d = x.shape
         q, k, v = self.qkv(x).view(b, s, 3, self.num_heads, d // self.num_heads).permute(2, 0, 3, 1, 4)
         if attended is not None:
             k, v = attended(k, v)
+        if self.training:  # two products: the fused form's backward pass is several times slower on CPUs
+            scores = q @ k.transpose(-1, -2) * (d // self.num_heads) ** -0.5
+            weights = (scores if bias is None else scores + bias).softmax(-1).to(v.dtype)
+            mixed: Tensor = weights @ v
+            return mixed.transpose(1, 2).reshape(b, s, d)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).reshape(b, s, d)
 
     def finish(self, x: Tensor, mixed: Tensor, dropout: float) -> Tensor:
@@ -114,6 +124,8 @@ class BertMini(nn.Module):
         self.word_embeddings = nn.Embedding(config.vocab_size, d)
         self.position_embeddings = nn.Embedding(config.max_positions, d)
         self.segment_embeddings = nn.Embedding(2, d)
+        buckets = config.relative_buckets
+        self.relative_bias = nn.Embedding(buckets, config.num_heads) if buckets else None
         self.embedding_norm = nn.LayerNorm(d, eps=config.layer_norm_eps)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
         self.head_transform = nn.Linear(d, d)
@@ -121,23 +133,40 @@ class BertMini(nn.Module):
         self.head_bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     def encode(
-        self, ids: Tensor, positions: Tensor, segments: Tensor, valid: Tensor | None, attended: Attended | None = None
+        self,
+        ids: Tensor,
+        positions: Tensor,
+        segments: Tensor,
+        valid: Tensor | None,
+        attended: Attended | None = None,
+        columns: Tensor | None = None,
     ) -> Tensor:
         """ids, positions, segments [B, S] int64; valid [B, S] bool (None: no padding) -> features [B * S, 2D].
 
         Features are the last layer's input and mixed values side by side: the rest of that layer works position by
-        position. With `attended` the ids are windows of rows, and `valid` marks the keys that it gives.
+        position. With `attended` the ids are windows of rows at `columns` [B, Q], and `valid` marks the
+        keys that it gives.
         """
         x = self.word_embeddings(ids) + self.position_embeddings(positions) + self.segment_embeddings(segments)
         x = F.dropout(self.embedding_norm(x), self.dropout, self.training)
-        bias = None
-        if valid is not None:
-            bias = torch.zeros(valid.shape, dtype=x.dtype, device=x.device).masked_fill_(~valid, float("-inf"))[
-                :, None, None
-            ]
+        bias = self._bias(ids.shape[1], valid, columns, x)
         for layer in self.layers[:-1]:
             x = layer(x, bias, self.dropout, attended)
         return torch.cat([x, self._last.attend(x, bias, attended)], -1).flatten(0, 1)
+
+    def _bias(self, queries: int, valid: Tensor | None, columns: Tensor | None, like: Tensor) -> Tensor | None:
+        """What is added to the attention scores [B or 1, H or 1, Q or 1, S]: relative positions and padding."""
+        bias = None
+        if valid is not None:
+            shape = torch.zeros(valid.shape, dtype=like.dtype, device=like.device)
+            bias = shape.masked_fill_(~valid, float("-inf"))[:, None, None]
+        if self.relative_bias is not None:
+            keys = torch.arange(queries if valid is None else valid.shape[1], device=like.device)
+            asking = keys[None] if columns is None else columns
+            buckets = distance_buckets(keys - asking[..., None], self.config.relative_buckets)
+            relative = self.relative_bias(buckets).permute(0, 3, 1, 2)
+            bias = relative if bias is None else relative + bias
+        return bias
 
     @property
     def _last(self) -> EncoderLayer:
@@ -158,6 +187,24 @@ class BertMini(nn.Module):
     def forward(self, ids: Tensor, positions: Tensor, segments: Tensor, valid: Tensor | None, keep: Tensor) -> Tensor:
         """Logits [M, V] at the flat positions `keep` [M] of the batch."""
         return self.project(self.encode(ids, positions, segments, valid)[keep])
+
+
+MAX_DISTANCE = 128
+"""Columns apart from which on all distances share a bucket."""
+
+
+def distance_buckets(distances: Tensor, buckets: int) -> Tensor:
+    """Bucket of each signed distance (key column - query column), as T5 and MPNet have them: int64, same shape.
+
+    Half of the buckets are for keys to the right. Half of each side are exact distances, the others grow as powers up
+    to `MAX_DISTANCE`.
+    """
+    side = buckets // 2
+    exact = side // 2
+    away = distances.abs()
+    ratio = (away.clamp(min=1).float() / exact).log() / math.log(MAX_DISTANCE / exact)
+    grown = (exact + (ratio * (side - exact)).long()).clamp(max=side - 1)
+    return torch.where(away < exact, away, grown) + side * (distances > 0)
 
 
 def places(columns: Tensor, prompt_lengths: Tensor, lengths: Tensor, prompt_offset: int) -> tuple[Tensor, Tensor]:
@@ -190,7 +237,8 @@ class MiniModel:
     def _window(self, window: Window, attended: Attended) -> Tensor:
         offset = self.network.config.prompt_offset
         where = places(window.columns, window.prompt_lengths, window.lengths, offset)
-        return self.network.encode(window.ids, *where, window.valid, attended).view(*window.ids.shape, -1)
+        features = self.network.encode(window.ids, *where, window.valid, attended, window.columns)
+        return features.view(*window.ids.shape, -1)
 
     def project(self, features: Tensor) -> Tensor:
         return self.network.project(features).float()

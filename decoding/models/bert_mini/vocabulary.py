@@ -18,7 +18,8 @@ WRITTEN = (EOT, CAP, UPPER)
 """Special tokens that a text may hold; the others are never emitted."""
 _CHARACTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _PUNCTUATION = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
-_SOURCE_NAME = {EOT: "[SEP]"}
+_SOURCE_NAMES = {EOT: ("[SEP]", "</s>"), MASK: (MASK, "<mask>"), PAD: (PAD, "<pad>")}
+"""What BERT and MPNet call these tokens."""
 
 
 def build_tokenizer(vocabulary: Iterable[str]) -> Tokenizer:
@@ -52,7 +53,8 @@ def initial_embeddings(vocabulary: list[str], source: Tokenizer, rows: Tensor) -
     """[V, D]: the source row where the token exists there, else the mean of the rows of its pieces."""
     initial = torch.empty(len(vocabulary), rows.shape[1])
     for index, token in enumerate(vocabulary):
-        known = source.token_to_id(_SOURCE_NAME.get(token, token))
+        names = _SOURCE_NAMES.get(token, (token,))
+        known = next((i for name in names if (i := source.token_to_id(name)) is not None), None)
         if known is None:
             ids = source.encode(token.strip("[]#"), add_special_tokens=False).ids
             initial[index] = rows[ids].mean(0)

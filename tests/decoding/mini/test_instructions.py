@@ -14,7 +14,7 @@ from decoding.mini import data
 from decoding.mini.data import ExampleSampler
 from decoding.mini.instructions import FAMILIES, Draw
 from decoding.mini.phrasings import CANONICAL_SHARE
-from decoding.mini.records import join
+from decoding.mini.records import MAX_TOKENS, PLAIN_TOKENS, join
 from decoding.models.bert_mini.vocabulary import EOT, MASK, UNK, token_id
 from tests.decoding.mini.samples import sampler, tokenizer
 
@@ -51,7 +51,7 @@ def test_the_text_meets_its_constraints_as_decoded(examples: ExampleSampler, fam
         for constraint in one.constraints:
             outcome = constraint.evaluate(text)
             assert outcome.satisfied, (text, constraint, outcome)
-        assert len(one.ids) <= 60
+        assert len(one.ids) <= MAX_TOKENS
         assert one.prompt == one.prompt.strip() != ""
 
 
@@ -141,7 +141,7 @@ def test_long_texts_are_whole_records_in_order(examples: ExampleSampler) -> None
     stories = [record.ids for record in pool.corpora["tinystories"]]
     for _ in range(50):
         ids = pool.passage(examples.rng).ids
-        assert len(ids) <= 60
+        assert len(ids) <= MAX_TOKENS
         starts = [i for i, story in enumerate(stories) if ids[: len(story)] == story]
         assert starts
         joined = [token for story in stories[starts[0] :] for token in story]
@@ -152,7 +152,7 @@ def test_plain_texts_have_short_words(examples: ExampleSampler) -> None:
     assert examples.pool.plain
     for record in examples.pool.plain:
         assert max(len(word) for word in record.content) <= 7
-        assert len(record.ids) <= 60
+        assert len(record.ids) <= PLAIN_TOKENS
 
 
 def test_joined_records_know_their_words(examples: ExampleSampler) -> None:
