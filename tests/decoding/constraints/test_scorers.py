@@ -38,6 +38,7 @@ def toy_data(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_training_is_deterministic_and_its_model_loads(toy_data):
     outputs = []
     for name in ("first", "second"):
