@@ -122,9 +122,7 @@ def test_large_headers_are_answered(hasty, long):
 def test_silence_ends_a_connection(hasty, sent, code):
     with connect(hasty) as connection:
         connection.sendall(sent)
-        began = time.monotonic()
         answer = read(connection)
-        assert time.monotonic() - began < 30
     if code is None:
         assert answer == b""
     else:
@@ -135,12 +133,13 @@ def test_silence_ends_a_connection(hasty, sent, code):
 def test_a_drop_at_a_time_does_not_help(hasty):
     """Every byte comes within the limit, all of them do not."""
     with connect(hasty) as connection:
-        began = time.monotonic()
-        with contextlib.suppress(ConnectionError):
+        try:
             for byte in b"GET /health/live HTTP/1.1\r\nX-Slow: " + b"a" * 300:
                 connection.sendall(bytes([byte]))
                 time.sleep(0.1)
-        assert time.monotonic() - began < 20
+        except ConnectionError:
+            return
+        pytest.fail("every byte was taken")
 
 
 def test_a_body_of_crumbs_is_refused(hasty):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 import time
 import zlib
@@ -20,7 +19,7 @@ from service.http.errors import ApiError
 from tests.service.process import error_of
 
 SMALL = {"prompt": "a", "gen_length": 4, "steps": 2, "policy": {"preset": "base"}}
-GZIPPED = gzip.compress(b"{}")
+GZIPPED = gzip.compress(b"{}", mtime=0)
 MOST_SECONDS = 0.35
 """Of the processor for one refusal; it was up to 2 s."""
 
@@ -67,10 +66,10 @@ def test_another_encoding_is_named(server, encoding):
 
 def test_a_bomb_is_too_large(server):
     content = gzip.compress(b" " * (600 << 20), 1)[: 900 << 10]
-    began = time.monotonic()
+    began = server.cpu_seconds()
     reply = post(server, content, Content_Encoding="gzip")
     assert (reply.status_code, error_of(reply)["code"]) == (413, "body_too_large")
-    assert time.monotonic() - began < 20
+    assert server.cpu_seconds() - began < 20
 
 
 @pytest.mark.parametrize(
@@ -94,12 +93,6 @@ LARGE = {
 }
 
 
-def processor_seconds(server) -> float:
-    """What the server's process has spent."""
-    fields = Path(f"/proc/{server.process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 @pytest.mark.parametrize("name", LARGE)
 def test_a_large_refusal_costs_little(server, name):
@@ -107,9 +100,9 @@ def test_a_large_refusal_costs_little(server, name):
     path, body = LARGE[name]
     content = json.dumps(body).encode() if body is not None else b"[" * 1_000_000
     server.wait_idle()
-    before = processor_seconds(server)
+    before = server.cpu_seconds()
     reply = post(server, content, path)
-    assert processor_seconds(server) - before < MOST_SECONDS
+    assert server.cpu_seconds() - before < MOST_SECONDS
     assert reply.status_code in {400, 413, 422}
     assert error_of(reply)["message"]
 
@@ -131,10 +124,10 @@ def test_values_do_not_hide_behind_strings(hidden):
 
 def test_unended_strings_are_looked_at_once():
     for content in (b'"' + b'\\"' * 500_000, b'"\\' * 300_000, b'["' * 300_000, b"\\" * 900_000 + b"[" * 90_000):
-        began = time.monotonic()
+        began = time.process_time()
         with suppress(ApiError):
             check_values(content + b"[" * 11_000)
-        assert time.monotonic() - began < 5
+        assert time.process_time() - began < 5
 
 
 def test_the_documentation_runs_its_own_lines_alone(server):
