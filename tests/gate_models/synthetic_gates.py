@@ -58,6 +58,7 @@ def family_data(model_hash: str = "hash", prompts: int = 120, seed: int = 0, len
         run_weight=np.full(prompts, 2.0),
         features=found,
         whole=found[:, -1],
+        data_hash="made-up",
     )
 
 

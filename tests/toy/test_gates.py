@@ -69,7 +69,7 @@ def data_of(exact: ExactToy, seed: int) -> FamilyData:
         prompts=tuple(map(str, range(PATHS))), split=np.full(PATHS, "train"), fate=np.full(PATHS, ""),
         a_star=np.full(PATHS, np.nan), guided=gain, base={1: np.zeros_like(gain)}, count=np.full(gain.shape, 24.0),
         prompt=np.arange(PATHS), main=np.ones(PATHS, dtype=bool), run_weight=np.full(PATHS, 2.0),
-        features=found, whole=found[:, -1],
+        features=found, whole=found[:, -1], data_hash="made-up",
     )  # fmt: skip
 
 

@@ -179,20 +179,10 @@ def _evidence(data: FamilyData, census: Census, settings: TrainSettings, notes: 
         "base": {str(w): np.nanmean(data.base[w][trained], axis=0).round(4).tolist() for w in data.widths},
         "seed": settings.seed,
         "trees": settings.trees,
-        "data_hash": data_hash(data),
+        "data_hash": data.data_hash,
         "software": software(),
         "notes": notes,
     }
-
-
-def data_hash(data: FamilyData) -> str:
-    """Digest of everything that the heads and ladders are made from."""
-    digest = hashlib.sha256(vector.SCHEMA.encode())
-    for array in (data.features, data.guided, *data.base.values(), data.a_star, data.count):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    for text in (*data.prompts, *data.split, *data.fate):
-        digest.update(str(text).encode())
-    return digest.hexdigest()[:16]
 
 
 def _version(bundle: GateBundle) -> str:
