@@ -19,9 +19,9 @@ from gate_models.features import vector
 from gate_models.features.argmax_fill import Reader
 from gate_models.forest.heads import FateHeadEstimator, OrdinalHead
 from gate_models.forest.value_head import PRICES, ValueHead
-from gate_models.gates import artifact
-from gate_models.gates.bundle import FateHead, GateBundle, HorizonHead
-from gate_models.gates.regime import AuditedRegime
+from gate_models.gates.learned import artifact
+from gate_models.gates.learned.bundle import FateHead, GateBundle, HorizonHead
+from gate_models.gates.learned.regime import AuditedRegime
 from gate_models.offline.census.records import Census
 from gate_models.offline.census.store import load_census
 from gate_models.offline.gate_training.dataset import SPLITS, FamilyData, Rows, families_of, family_data, rows_of

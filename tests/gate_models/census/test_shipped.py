@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from gate_models.gates import artifact
-from gate_models.gates.audit_report import AuditReport, reports_in
+from gate_models.gates.learned import artifact
+from gate_models.gates.learned.audit_report import AuditReport, reports_in
 from gate_models.gates.shipped import shipped_folder
 from gate_models.offline.census import report as census_report
 from gate_models.offline.census import tables
