@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from gate_models.gates import artifact
+from gate_models.gates.learned import artifact
 from tests.gate_models import synthetic_gates
 from tests.service.process import ROOT
 from tests.shipped import mini
@@ -53,8 +53,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from decoding.constraints import fields
-from decoding.constraints.base import Check, Constraint, register
+from decoding.constraints.base import fields
+from decoding.constraints.base.constraint import Check, Constraint, register
 
 
 @register
@@ -98,7 +98,9 @@ from service.config.settings import Settings
 openapi.main([])
 gates, requests = json.loads(sys.argv[1])
 with TestClient(build_app(Settings(threads=1, gates=gates, database="sqlite://"))) as client:
-    while client.get("/health/ready").status_code != 200:
+    while (ready := client.get("/health/ready")).status_code != 200:
+        if "could not be loaded" in ready.text:
+            sys.exit(ready.text)
         time.sleep(0.05)
     answers = {name: client.post("/generate", json=body).json() for name, body in requests.items()}
     answers["lists"] = {path: client.get(f"/v1/{path}").text for path in ("policies", "constraints", "gates")}
@@ -145,15 +147,15 @@ def add_source(copy: Copy) -> None:
     what, policy, sources = "a gate source", "decoding/policy/gate.py", "gate_models/gates/sources.py"
     copy.edit(what, policy, '"never"]', '"never", "half_way"]')
     copy.edit(what, policy, '    "never": (),\n', '    "never": (),\n    "half_way": (),\n')
-    copy.append(what, "gate_models/gates/learned.py", GATE)
+    copy.append(what, "gate_models/gates/learned/gates.py", GATE)
     copy.edit(what, sources, "import BundledGate,", "import BundledGate, HalfWayGate,")
     row = '    "half_way": _trained("half", HalfWayGate),\n'
     copy.edit(what, sources, '    "never": SourceFacts(),\n', f'    "never": SourceFacts(),\n{row}')
 
 
 def add_constraint(copy: Copy) -> None:
-    (copy.folder / "decoding" / "constraints" / "ending.py").write_text(CONSTRAINT, encoding="utf-8")
-    copy.edit("a constraint", "decoding/constraints/registry.py", "cognac, compose", "cognac, compose, ending")
+    (copy.folder / "decoding" / "constraints" / "general" / "ending.py").write_text(CONSTRAINT, encoding="utf-8")
+    copy.edit("a constraint", "decoding/constraints/registry.py", "labels, predicates", "labels, predicates, ending")
 
 
 @pytest.fixture(scope="module")

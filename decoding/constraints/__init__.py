@@ -3,7 +3,7 @@
 `parse` turns a JSON object into a checked `Constraint`; its `evaluate` gives the binary verdict and a graded score.
 """
 
-from decoding.constraints.base import REGISTRY, Check, Constraint, ConstraintError, Facts, Verdict, register
+from decoding.constraints.base.constraint import REGISTRY, Check, Constraint, ConstraintError, Facts, Verdict, register
 from decoding.constraints.registry import FAMILIES, Scorers, catalogue, parse, warm_up
 
 __all__ = [

@@ -8,18 +8,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from decoding.constraints.base import REGISTRY, Constraint, ConstraintError
+from decoding.constraints.base.constraint import REGISTRY, Constraint, ConstraintError
 
 # isort: off
 # Each file registers its constraints; the catalogue and the API's schema list them in this order.
-from decoding.constraints import keywords, length, sentiment, ifeval, collie, cognac, compose  # noqa: F401
-from decoding.constraints import alternatives, regex, substrings, json_text, sizes, labels, predicates  # noqa: F401
+from decoding.constraints.paper import keywords, length, sentiment, ifeval, collie, cognac  # noqa: F401
+from decoding.constraints.compose import all_of, alternatives  # noqa: F401
+from decoding.constraints.general import regex, substrings  # noqa: F401
+from decoding.constraints.json import document  # noqa: F401
+from decoding.constraints.general import sizes, labels, predicates  # noqa: F401
 
 # isort: on
-from decoding.constraints import fields
-from decoding.constraints.compose import MAX_DEPTH, Composition
-from decoding.constraints.sentiment import Sentiment, SentimentScorer, shipped_sentiment
-from decoding.constraints.text import treebank_tokens
+from decoding.constraints.base import fields
+from decoding.constraints.compose.all_of import MAX_DEPTH, Composition
+from decoding.constraints.paper.sentiment import Sentiment, SentimentScorer, shipped_sentiment
+from decoding.constraints.text.words import treebank_tokens
 
 FAMILIES: Final[tuple[str, ...]] = (
     *("commongen-k3", "commongen-k4", "commongen-k5", "commongen-k10"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from decoding.constraints.text import treebank_tokens
+from decoding.constraints.text.words import treebank_tokens
 from decoding.mini.records import Pool
 
 NAMES = frozenset(

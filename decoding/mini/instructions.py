@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from decoding.constraints import Constraint
-from decoding.constraints.collie import CollieC06a, CollieC07
-from decoding.constraints.compose import AllOf
-from decoding.constraints.ifeval import CapitalFrequency, KeywordFrequency, LetterFrequency, NoComma
-from decoding.constraints.keywords import Keywords
-from decoding.constraints.length import LengthRatio, WordCount
-from decoding.constraints.sentiment import Sentiment
-from decoding.constraints.text import collie_form, collie_words
+from decoding.constraints.compose.all_of import AllOf
+from decoding.constraints.paper.collie import CollieC06a, CollieC07
+from decoding.constraints.paper.ifeval import CapitalFrequency, KeywordFrequency, LetterFrequency, NoComma
+from decoding.constraints.paper.keywords import Keywords
+from decoding.constraints.paper.length import LengthRatio, WordCount
+from decoding.constraints.paper.sentiment import Sentiment
+from decoding.constraints.text.words import collie_form, collie_words
 from decoding.mini import capitals, phrasings
 from decoding.mini.phrasings import compose, listing, say, times
 from decoding.mini.records import MAX_TOKENS, Pool, Record

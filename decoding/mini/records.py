@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
-from decoding.constraints.sentiment import shipped_sentiment
+from decoding.constraints.paper.sentiment import shipped_sentiment
 from decoding.mini.corpus import Sentence
 from decoding.mini.topics import Topic
 from decoding.models.bert_mini.codec import MiniCodec

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from decoding.constraints.cognac import Avoid
+from decoding.constraints.paper.cognac import Avoid
 
 LEAST_SHARE = 0.02
 """Least share of the topic's occurrences that the forbidden branch has, so that avoiding it means something."""

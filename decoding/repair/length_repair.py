@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from decoding.constraints.base import Check
-from decoding.constraints.text import written_words
+from decoding.constraints.base.constraint import Check
+from decoding.constraints.text.words import written_words
 from decoding.repair.passes import DecodedText, Values
 from decoding.repair.selectors import TOLERANCE, RepairContext
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from decoding.constraints.base import Constraint
+from decoding.constraints.base.constraint import Constraint
 from decoding.models.protocol import ModelSpec, TextCodec
 from decoding.policy.repair import LOOKING, Repair
 from decoding.records.events import ReopenEvent

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from decoding.constraints.base import Constraint
+from decoding.constraints.base.constraint import Constraint
 from decoding.models.protocol import TextCodec
 from decoding.request.canvas import CanvasState
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from decoding.constraints.base import Constraint
+from decoding.constraints.base.constraint import Constraint
 from decoding.models.protocol import TextCodec
 from decoding.policy.repair import LOOKING
 from decoding.repair.passes import DecodedText

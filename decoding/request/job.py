@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from decoding.constraints.base import Constraint
+from decoding.constraints.base.constraint import Constraint
 from decoding.gates.builtin import NeverGate
 from decoding.gates.protocol import Gate, Regime
 from decoding.policy.decoding_policy import DecodingPolicy

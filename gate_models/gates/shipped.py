@@ -12,13 +12,13 @@ from pathlib import Path
 
 from decoding.models.protocol import DenoisingModel, ModelSpec
 from gate_models.features.argmax_fill import Reader
-from gate_models.gates import artifact
-from gate_models.gates.bundle import GateBundle
-from gate_models.gates.calibrated import shipped_file
-from gate_models.gates.constant import ConstantCut, ConstantGates, shipped_cuts
-from gate_models.gates.drained import DrainedGates, DrainedThreshold, shipped_thresholds
-from gate_models.gates.learned_resolver import LearnedGates
-from gate_models.gates.paper_constants import paper_constants
+from gate_models.gates.calibrated.constant import ConstantCut, ConstantGates, shipped_cuts
+from gate_models.gates.calibrated.drained import DrainedGates, DrainedThreshold, shipped_thresholds
+from gate_models.gates.calibrated.files import shipped_file
+from gate_models.gates.calibrated.paper_constants import paper_constants
+from gate_models.gates.learned import artifact
+from gate_models.gates.learned.bundle import GateBundle
+from gate_models.gates.resolver import LearnedGates
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from decoding.policy.gate import GateSettings, GateSource
-from gate_models.gates.bundle import GateBundle
-from gate_models.gates.constant import shipped_cuts
-from gate_models.gates.drained import shipped_thresholds
-from gate_models.gates.learned import BundledGate, PolicyGate, RawGate, RiskGate, TrainedConstant, ValueGate
+from gate_models.gates.calibrated.constant import shipped_cuts
+from gate_models.gates.calibrated.drained import shipped_thresholds
+from gate_models.gates.learned.bundle import GateBundle
+from gate_models.gates.learned.gates import BundledGate, PolicyGate, RawGate, RiskGate, TrainedConstant, ValueGate
 
 RECORDED: Final = "recorded"
 """The caller's own measured horizon."""

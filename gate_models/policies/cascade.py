@@ -17,7 +17,7 @@ from typing import Any, Final
 from decoding.gates.protocol import GateResolver
 from decoding.policy.decoding_policy import DecodingPolicy
 from decoding.request.job import Attempt, Job, record_for, regime_of
-from gate_models.gates.calibrated import shipped_file
+from gate_models.gates.calibrated.files import shipped_file
 from gate_models.gates.sources import RECORDED, needs_family
 from gate_models.policies.names import NamedPolicy, parse_policy
 

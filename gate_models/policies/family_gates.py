@@ -16,7 +16,7 @@ from decoding.policy.decoding_policy import DecodingPolicy
 from decoding.policy.gate import GateSettings
 from decoding.policy.presets import plainly_guided
 from decoding.request.job import Attempt, Job, record_for
-from gate_models.gates.learned_resolver import LearnedGates
+from gate_models.gates.resolver import LearnedGates
 from gate_models.gates.sources import SOURCES
 
 

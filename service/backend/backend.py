@@ -17,10 +17,10 @@ from decoding.engine.runner import Runner
 from decoding.engine.scheduler import Scheduler
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from gate_models.gates.audit_report import AuditReport, reports_in
-from gate_models.gates.constant import ConstantCut
-from gate_models.gates.drained import DrainedThreshold
-from gate_models.gates.learned_resolver import LearnedGates
+from gate_models.gates.calibrated.constant import ConstantCut
+from gate_models.gates.calibrated.drained import DrainedThreshold
+from gate_models.gates.learned.audit_report import AuditReport, reports_in
+from gate_models.gates.resolver import LearnedGates
 from gate_models.gates.shipped import Calibrations, gates_for, shipped_folder
 from service.backend.trial import try_out
 from service.config.settings import Settings

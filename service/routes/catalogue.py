@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from decoding import constraints
-from decoding.constraints.predicates import installed
+from decoding.constraints.general.predicates import installed
 from decoding.policy.decoding_policy import PRESETS
 from decoding.policy.gate import GATE_FIELDS, GATE_SOURCES, gate_defaults
 from decoding.policy.presets import resolve_policy

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from fastapi import APIRouter
 
-from gate_models.gates.audit_report import AuditReport
-from gate_models.gates.bundle import GateBundle
-from gate_models.gates.constant import ConstantCut, version_of
-from gate_models.gates.drained import MEASURED, DrainedThreshold
+from gate_models.gates.calibrated.constant import ConstantCut, version_of
+from gate_models.gates.calibrated.drained import MEASURED, DrainedThreshold
+from gate_models.gates.learned.audit_report import AuditReport
+from gate_models.gates.learned.bundle import GateBundle
 from gate_models.gates.sources import held_sources
 from gate_models.statistics.fixed_sequence import MARGINS
 from service.backend.watched_gates import AuditedGate

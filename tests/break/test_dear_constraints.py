@@ -11,7 +11,7 @@ import time
 import httpx
 import pytest
 
-from decoding.constraints import fields
+from decoding.constraints.base import fields
 from tests.service.process import ServerProcess, error_of
 
 SMALL = {"prompt": "a dog", "gen_length": 4, "steps": 2, "policy": {"preset": "base"}}

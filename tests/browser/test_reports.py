@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gate_models.gates import artifact
+from gate_models.gates.learned import artifact
 from gate_models.offline.gate_audit.export import export
 from tests.browser.chromium import TIMEOUT_MS, generate, opened
 from tests.gate_models import synthetic_gates as gates
-from tests.gate_models.gates.test_audit_report import content
+from tests.gate_models.gates.learned.test_audit_report import content
 from tests.shipped import mini
 
 

@@ -12,7 +12,7 @@ import yaml
 
 from deploy.grafana.build import dashboards, queries
 from deploy.grafana.savings import saved_share, savings
-from gate_models.gates.constant import shipped_cuts
+from gate_models.gates.calibrated.constant import shipped_cuts
 from service.metrics import definitions as define
 from service.metrics.definitions import METRICS
 from tests.deploy.prometheus import FOLDER

@@ -7,8 +7,8 @@ import numpy as np
 from decoding.gates.protocol import Regime
 from gate_models.features import vector
 from gate_models.forest.heads import FateHeadEstimator, OrdinalHead
-from gate_models.gates.bundle import FateHead, GateBundle, HorizonHead
-from gate_models.gates.regime import AuditedRegime
+from gate_models.gates.learned.bundle import FateHead, GateBundle, HorizonHead
+from gate_models.gates.learned.regime import AuditedRegime
 from gate_models.offline.gate_training.dataset import FamilyData
 from gate_models.offline.gate_training.settings import TrainSettings
 from gate_models.offline.gate_training.train import constant_cut, ladder
@@ -58,6 +58,7 @@ def family_data(model_hash: str = "hash", prompts: int = 120, seed: int = 0, len
         run_weight=np.full(prompts, 2.0),
         features=found,
         whole=found[:, -1],
+        data_hash="made-up",
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 import service.generation.job as job_module
-from decoding.constraints.keywords import Keywords
+from decoding.constraints.paper.keywords import Keywords
 from service.app import build_app
 from service.config.settings import Settings
 from service.workers import LARGE_BODY, THREADS, Lane, Workers

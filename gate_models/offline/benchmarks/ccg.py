@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from decoding.constraints.length import LengthRatio
+from decoding.constraints.paper.length import LengthRatio
 from gate_models.offline.benchmarks.sources import OPENING, about, all_of, keywords, take, unseen_sets
 from gate_models.offline.benchmarks.tasks import TaskPrompt
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from decoding.gates.protocol import Regime
-from gate_models.gates.drained import DrainedThreshold, read_thresholds, write_thresholds
+from gate_models.gates.calibrated.drained import DrainedThreshold, read_thresholds, write_thresholds
 from gate_models.offline.drained.calibrate import ORDERS, REFERENCE, WIDTHS
 from gate_models.offline.drained.settings import CalibrationSettings
 from gate_models.offline.order_study.matches import shown

@@ -32,7 +32,7 @@ from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
 from decoding.policy.gate import GateSettings
 from decoding.request.job import regime_of
-from gate_models.gates.drained import DrainedThreshold, read_thresholds, write_thresholds
+from gate_models.gates.calibrated.drained import DrainedThreshold, read_thresholds, write_thresholds
 from gate_models.offline.benchmarks.splits import split_of
 from gate_models.offline.benchmarks.tasks import TaskPrompt, expand, load_task
 from gate_models.offline.census.noninferiority import MARGIN

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gate_models.gates.drained import DrainedThreshold
+from gate_models.gates.calibrated.drained import DrainedThreshold
 from gate_models.offline.runs import markdown
 
 ORDERS = ("confidence", "guidance_boost")

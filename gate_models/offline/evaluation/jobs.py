@@ -12,7 +12,7 @@ from decoding.gates.protocol import GateResolution
 from decoding.models.protocol import DenoisingModel
 from decoding.request.job import Attempt, Job, Sampling, regime_of
 from decoding.sampling.noise import NoiseKey
-from gate_models.gates.learned_resolver import LearnedGates
+from gate_models.gates.resolver import LearnedGates
 from gate_models.gates.shipped import shipped_gates
 from gate_models.gates.sources import RECORDED, needs_family, trained_sources
 from gate_models.offline.benchmarks.tasks import TaskPrompt

@@ -12,7 +12,7 @@ from functools import lru_cache
 from decoding.gates.builtin import FractionGate, NeverGate
 from decoding.gates.protocol import Gate, Regime
 from decoding.sampling.tail_rule import TOP_K
-from gate_models.gates.calibrated import differences
+from gate_models.gates.calibrated.files import differences
 from gate_models.gates.sources import RECORDED
 from gate_models.offline.benchmarks.tasks import TaskPrompt
 from gate_models.offline.census.labels import labels_of

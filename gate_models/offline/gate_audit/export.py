@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gate_models.gates.audit_report import POOLED, AuditPoint, AuditReport, Gap
+from gate_models.gates.learned.audit_report import POOLED, AuditPoint, AuditReport, Gap
 
 
 def export(content: Mapping[str, Any], gates: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from gate_models.gates.audit_report import AuditPoint, AuditReport, Gap, reports_in
+from gate_models.gates.learned.audit_report import AuditPoint, AuditReport, Gap, reports_in
 from gate_models.offline.runs import markdown
 
 SOURCES: Final = ("constant", "raw", "policy", "value 0.002", "risk 0.05", "risk 0.12", "oracle")

@@ -20,9 +20,9 @@ from decoding.models.compute import compute_mode
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
 from gate_models.features.argmax_fill import Reader
-from gate_models.gates import artifact
-from gate_models.gates.audit_report import POOLED
-from gate_models.gates.bundle import GateBundle
+from gate_models.gates.learned import artifact
+from gate_models.gates.learned.audit_report import POOLED
+from gate_models.gates.learned.bundle import GateBundle
 from gate_models.offline.benchmarks.splits import split_of
 from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task
 from gate_models.offline.census.records import Census

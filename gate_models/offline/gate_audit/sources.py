@@ -16,8 +16,8 @@ from decoding.sampling.block_schedule import step_at
 from gate_models.features.argmax_fill import Reader
 from gate_models.forest.heads import TAU, FateHeadEstimator, OrdinalHead
 from gate_models.forest.value_head import PRICES
-from gate_models.gates.bundle import GateBundle
-from gate_models.gates.learned_resolver import LearnedGates
+from gate_models.gates.learned.bundle import GateBundle
+from gate_models.gates.resolver import LearnedGates
 from gate_models.gates.sources import held_sources
 from gate_models.offline.gate_audit.arms import Arms, arms_at, decided_steps, never_arms, steps_by_prompt, wide_arms
 from gate_models.offline.gate_audit.sweep import SweptRun

@@ -25,7 +25,7 @@ from decoding.policy.presets import resolve_policy
 from decoding.request.job import Anchor, Job, regime_of
 from decoding.sampling.block_schedule import step_at
 from decoding.sampling.noise import NoiseKey
-from gate_models.gates.constant import ConstantCut, earliest_safe
+from gate_models.gates.calibrated.constant import ConstantCut, earliest_safe
 from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task
 from gate_models.offline.gate_training.settings import ConstantPlan
 

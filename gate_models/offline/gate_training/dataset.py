@@ -8,6 +8,8 @@ labels, as in the paper (Appendix H.1).
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -63,6 +65,8 @@ class FamilyData:
     """[R, J, D]"""
     whole: NDArray[np.float32]
     """[R, D]"""
+    data_hash: str
+    """Digest of the recorded runs and cells, as `recorded_hash` computes it."""
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -171,7 +175,25 @@ def family_data(census: Census, task: str, reader: Reader, model_hash: str) -> F
         run_weight=np.array([run.weight for _, run in runs]),
         features=np.stack([vector.matrix(v[:-1], reader) for v in views]),
         whole=vector.matrix([v[-1] for v in views], reader),
+        data_hash=recorded_hash(prompts),
     )
+
+
+def recorded_hash(prompts: Iterable[PromptRecord]) -> str:
+    """16 digits over every recorded run and cell that features and labels are made from.
+
+    Features stay out: logarithms differ in the last bit between processors, and the hash must not.
+    """
+    digest = hashlib.sha256(vector.SCHEMA.encode())
+    for prompt in prompts:
+        digest.update(json.dumps([*prompt.key, prompt.any_run.split]).encode())
+        for name, run in sorted(prompt.runs.items()):
+            digest.update(json.dumps([name, run.weight, run.success, run.tokens]).encode())
+            digest.update(run.trace_bytes)
+        for key, cell in sorted(prompt.cells.items(), key=lambda item: repr(item[0])):
+            digest.update(json.dumps([repr(key), cell.step, cell.count]).encode())
+            digest.update(np.packbits(cell.outcomes).tobytes())
+    return digest.hexdigest()[:16]
 
 
 def recorded_regime(run: RunRecord, model_hash: str, settings: Mapping[str, Any]) -> Regime:

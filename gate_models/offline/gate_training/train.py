@@ -19,9 +19,9 @@ from gate_models.features import vector
 from gate_models.features.argmax_fill import Reader
 from gate_models.forest.heads import FateHeadEstimator, OrdinalHead
 from gate_models.forest.value_head import PRICES, ValueHead
-from gate_models.gates import artifact
-from gate_models.gates.bundle import FateHead, GateBundle, HorizonHead
-from gate_models.gates.regime import AuditedRegime
+from gate_models.gates.learned import artifact
+from gate_models.gates.learned.bundle import FateHead, GateBundle, HorizonHead
+from gate_models.gates.learned.regime import AuditedRegime
 from gate_models.offline.census.records import Census
 from gate_models.offline.census.store import load_census
 from gate_models.offline.gate_training.dataset import SPLITS, FamilyData, Rows, families_of, family_data, rows_of
@@ -179,20 +179,10 @@ def _evidence(data: FamilyData, census: Census, settings: TrainSettings, notes: 
         "base": {str(w): np.nanmean(data.base[w][trained], axis=0).round(4).tolist() for w in data.widths},
         "seed": settings.seed,
         "trees": settings.trees,
-        "data_hash": data_hash(data),
+        "data_hash": data.data_hash,
         "software": software(),
         "notes": notes,
     }
-
-
-def data_hash(data: FamilyData) -> str:
-    """Digest of everything that the heads and ladders are made from."""
-    digest = hashlib.sha256(vector.SCHEMA.encode())
-    for array in (data.features, data.guided, *data.base.values(), data.a_star, data.count):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    for text in (*data.prompts, *data.split, *data.fate):
-        digest.update(str(text).encode())
-    return digest.hexdigest()[:16]
 
 
 def _version(bundle: GateBundle) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from gate_models.gates.audit_report import AuditPoint, AuditReport
+from gate_models.gates.learned.audit_report import AuditPoint, AuditReport
 from gate_models.gates.shipped import shipped_folder
 from gate_models.gates.sources import RECORDED, trained_sources
 from gate_models.offline.order_study.matches import Match, against, cells, shown

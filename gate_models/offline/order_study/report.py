@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gate_models.gates.audit_report import AuditReport
+from gate_models.gates.learned.audit_report import AuditReport
 from gate_models.gates.sources import RECORDED
 from gate_models.offline.order_study.ablations import Ablation, ablation_table
 from gate_models.offline.order_study.factors import Factor, factor_table

@@ -16,7 +16,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from decoding.constraints.base import Constraint
+from decoding.constraints.base.constraint import Constraint
 from decoding.engine.handle import DecodingResult
 from decoding.gates.builtin import NeverGate
 from decoding.models.protocol import DenoisingModel

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from decoding.constraints import parse
-from decoding.constraints.keywords import Keywords
+from decoding.constraints.paper.keywords import Keywords
 from decoding.engine.handle import DecodingResult
 from decoding.gates.builtin import NeverGate
 from decoding.models.protocol import DenoisingModel

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import torch
 
-from gate_models.gates.calibrated import shipped_file
+from gate_models.gates.calibrated.files import shipped_file
 from gate_models.offline.scorers.ngram import NgramModel, Score
 
 SHIPPED = "shipped n-gram"

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
-from decoding.constraints.sentiment import HashedSentiment
-from decoding.constraints.sentiment_features import BUCKETS, FEATURE_VERSION, bucket, feature_names, features
+from decoding.constraints.paper.sentiment import HashedSentiment
+from decoding.constraints.paper.sentiment_features import BUCKETS, FEATURE_VERSION, bucket, feature_names, features
 
 SEED: Final = 0
 SENTENCE_WEIGHT: Final = 4.0

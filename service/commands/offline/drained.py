@@ -60,7 +60,7 @@ def audit(
     ] = None,
 ) -> None:
     """Write into each threshold what it lost on audit prompts, and print that as a table."""
-    from gate_models.gates.calibrated import shipped_file  # noqa: PLC0415
+    from gate_models.gates.calibrated.files import shipped_file  # noqa: PLC0415
     from gate_models.offline.drained.audit import run, table  # noqa: PLC0415
 
     with failures("drained audit", OSError, ValueError, KeyError):
@@ -73,8 +73,8 @@ def table(
     thresholds: Annotated[Path | None, typer.Argument(help="File of thresholds (default: the shipped one).")] = None,
 ) -> None:
     """Print the calibrated thresholds as a table, a family a line."""
-    from gate_models.gates.calibrated import shipped_file  # noqa: PLC0415
-    from gate_models.gates.drained import read_thresholds  # noqa: PLC0415
+    from gate_models.gates.calibrated.drained import read_thresholds  # noqa: PLC0415
+    from gate_models.gates.calibrated.files import shipped_file  # noqa: PLC0415
     from gate_models.offline.drained.table import table  # noqa: PLC0415
 
     with failures("drained table", OSError, ValueError):

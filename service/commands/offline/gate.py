@@ -64,7 +64,8 @@ def train(
 @app.command("list", cls=Command)
 def list_gates(folder: FolderOption = None) -> None:
     """One line a gate; those that must not be used, with the reason."""
-    from gate_models.gates import artifact, shipped  # noqa: PLC0415
+    from gate_models.gates import shipped  # noqa: PLC0415
+    from gate_models.gates.learned import artifact  # noqa: PLC0415
     from gate_models.gates.sources import held_sources  # noqa: PLC0415
 
     where = folder or shipped.shipped_folder()
@@ -84,7 +85,8 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="The stored description as it is.")] = False,
 ) -> None:
     """What one gate is made of, where it holds and what its risk source promises."""
-    from gate_models.gates import artifact, shipped  # noqa: PLC0415
+    from gate_models.gates import shipped  # noqa: PLC0415
+    from gate_models.gates.learned import artifact  # noqa: PLC0415
     from gate_models.gates.sources import held_sources  # noqa: PLC0415
 
     where = (folder or shipped.shipped_folder()) / family
@@ -184,7 +186,7 @@ def constant(
     """Measure the constant cut of each family: the earliest handoff that keeps full CFG's success from there on."""
     from decoding.models.compute import compute_mode  # noqa: PLC0415
     from decoding.models.registry import load_model  # noqa: PLC0415
-    from gate_models.gates.constant import write_cuts  # noqa: PLC0415
+    from gate_models.gates.calibrated.constant import write_cuts  # noqa: PLC0415
     from gate_models.offline.gate_training.calibrate_constant import calibrate  # noqa: PLC0415
 
     writable(out, "--out")

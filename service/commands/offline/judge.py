@@ -29,7 +29,7 @@ def run(
 
         import torch  # noqa: PLC0415
 
-        from gate_models.offline.judge.judge import Judge  # noqa: PLC0415
+        from gate_models.offline.judge.model.judge import Judge  # noqa: PLC0415
 
         torch.set_num_threads(threads)
         readings = Judge.load(judge, cache=cache).readable(given)
@@ -56,7 +56,7 @@ def fit(
     try:
         import torch  # noqa: PLC0415
 
-        from gate_models.offline.judge import study  # noqa: PLC0415
+        from gate_models.offline.judge.validation import study  # noqa: PLC0415
 
         for path, option in ((out, "--out"), (report, "--report")):
             writable(path, option)
@@ -78,7 +78,7 @@ def sheet(
     model: Annotated[str, typer.Option(help="'mini' or a checkpoint folder.")] = "mini",
 ) -> None:
     """Decode texts under many policies, add texts by people, and write them as a sheet to label."""
-    from gate_models.offline.judge import collect  # noqa: PLC0415
+    from gate_models.offline.judge.labels import collect  # noqa: PLC0415
 
     try:
         written = collect.run(data, out, texts, seed, model)
@@ -102,8 +102,8 @@ def label(
 
     Every answer is written at once; a later call goes on where this one ended. docs/judge.md has the definitions.
     """
-    from gate_models.offline.judge import label as labelling  # noqa: PLC0415
-    from gate_models.offline.judge.sheet import read_sheet  # noqa: PLC0415
+    from gate_models.offline.judge.labels import label as labelling  # noqa: PLC0415
+    from gate_models.offline.judge.labels.sheet import read_sheet  # noqa: PLC0415
 
     try:
         given = labelling.read(

@@ -104,7 +104,7 @@ def unigrams(
     out: Annotated[Path, typer.Option(help="The table (npz).", show_default=False)],
 ) -> None:
     """Count the judge's tokens in text by people (needs the extra `judge`)."""
-    from gate_models.offline.judge.count_unigrams import run  # noqa: PLC0415
+    from gate_models.offline.judge.model.count_unigrams import run  # noqa: PLC0415
 
     try:
         run(data, out)

@@ -8,9 +8,9 @@ import pickle
 import pytest
 
 from decoding.constraints import REGISTRY, ConstraintError, parse
-from decoding.constraints.compose import AllOf
-from decoding.constraints.keywords import Keywords
-from decoding.constraints.sentiment import Sentiment
+from decoding.constraints.compose.all_of import AllOf
+from decoding.constraints.paper.keywords import Keywords
+from decoding.constraints.paper.sentiment import Sentiment
 
 KEYWORDS = {"type": "keywords", "keywords": ["dog", "ball"]}
 FREQUENCY = {"type": "keyword_frequency", "keyword": "dog", "relation": "at_least", "count": 2}

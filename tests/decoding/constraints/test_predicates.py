@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from decoding.constraints import REGISTRY, Scorers, parse
-from decoding.constraints.keywords import Keywords
-from decoding.constraints.sentiment import shipped_sentiment, shipped_sentiment_card
+from decoding.constraints.paper.keywords import Keywords
+from decoding.constraints.paper.sentiment import shipped_sentiment, shipped_sentiment_card
 
 BLANKS = ["", " ", "\n\t ", "\u2003\u00a0"]
 

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from decoding.constraints import parse
-from decoding.constraints.cognac import Avoid
-from decoding.constraints.compose import AllOf
-from decoding.constraints.keywords import Keywords
+from decoding.constraints.compose.all_of import AllOf
+from decoding.constraints.paper.cognac import Avoid
+from decoding.constraints.paper.keywords import Keywords
 from tests.decoding.constraints import reference
 
 

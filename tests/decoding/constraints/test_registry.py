@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoding.constraints import FAMILIES, REGISTRY, Check, Constraint, Verdict, catalogue, parse
-from decoding.constraints.keywords import Keywords
+from decoding.constraints.paper.keywords import Keywords
 from tests.decoding.constraints import reference
 
 WORDS = ["dog", "ball", "beach", "red", "Sun", "new york", "don't", "c++", "I", "tree", "run", "sea"]

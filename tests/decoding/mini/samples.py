@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from decoding.constraints.cognac import Avoid
+from decoding.constraints.paper.cognac import Avoid
 from decoding.mini.corpus import Sentence
 from decoding.mini.data import ExampleSampler, tokenise
 from decoding.mini.topics import Topic

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoding.constraints.ifeval import CapitalFrequency
+from decoding.constraints.paper.ifeval import CapitalFrequency
 from decoding.models.bert_mini.codec import MiniCodec, readable
 from decoding.models.bert_mini.vocabulary import CAP, UPPER, token_id
 from tests.decoding.mini.samples import tokenizer

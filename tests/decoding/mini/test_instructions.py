@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 import torch
 
-from decoding.constraints.ifeval import CapitalFrequency
-from decoding.constraints.keywords import Keywords
-from decoding.constraints.sentiment import Sentiment
+from decoding.constraints.paper.ifeval import CapitalFrequency
+from decoding.constraints.paper.keywords import Keywords
+from decoding.constraints.paper.sentiment import Sentiment
 from decoding.mini import data
 from decoding.mini.data import ExampleSampler
 from decoding.mini.instructions import FAMILIES, Draw

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from decoding.constraints import Verdict
-from decoding.constraints.base import Check, Constraint
-from decoding.constraints.length import WordCount
+from decoding.constraints.base.constraint import Check, Constraint
+from decoding.constraints.paper.length import WordCount
 from decoding.engine.engine import Engine
 from decoding.engine.handle import DecodingResult
 from decoding.models.bert_mini.network import MiniModel

@@ -7,7 +7,7 @@ from string import ascii_lowercase
 import pytest
 import torch
 
-from decoding.constraints.keywords import Keywords
+from decoding.constraints.paper.keywords import Keywords
 from decoding.engine.engine import Engine
 from decoding.engine.handle import DecodingResult
 from decoding.models.bert_mini.network import MiniModel

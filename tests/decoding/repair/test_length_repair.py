@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from decoding.constraints.compose import AllOf
-from decoding.constraints.ifeval import NoComma
-from decoding.constraints.keywords import Keywords
-from decoding.constraints.length import WordCount
+from decoding.constraints.compose.all_of import AllOf
+from decoding.constraints.paper.ifeval import NoComma
+from decoding.constraints.paper.keywords import Keywords
+from decoding.constraints.paper.length import WordCount
 from decoding.engine.engine import Engine
 from decoding.models.bert_mini.network import MiniModel
 from decoding.policy.repair import Repair

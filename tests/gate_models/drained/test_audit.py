@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from decoding.gates.protocol import Regime
-from gate_models.gates.drained import DrainedThreshold, read_thresholds, write_thresholds
+from gate_models.gates.calibrated.drained import DrainedThreshold, read_thresholds, write_thresholds
 from gate_models.offline.drained import audit as audit_drained
 from gate_models.policies.names import parse_policy
 from service.cli import app

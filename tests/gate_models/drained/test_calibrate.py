@@ -14,7 +14,7 @@ from decoding.gates.builtin import DrainedGate
 from decoding.gates.protocol import Regime
 from decoding.policy.gate import GateSettings
 from decoding.policy.presets import resolve_policy
-from gate_models.gates.drained import DrainedGates, DrainedThreshold, read_thresholds, write_thresholds
+from gate_models.gates.calibrated.drained import DrainedGates, DrainedThreshold, read_thresholds, write_thresholds
 from gate_models.offline.benchmarks.splits import split_of
 from gate_models.offline.benchmarks.tasks import SUBTASKS, TaskPrompt
 from gate_models.offline.drained import calibrate as own

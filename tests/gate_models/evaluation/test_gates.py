@@ -12,11 +12,11 @@ from decoding.gates.builtin import NeverGate
 from decoding.models.bert_mini.network import MiniModel
 from decoding.policy.gate import GateSettings
 from gate_models.features.argmax_fill import Reader
-from gate_models.gates.bundle import GateBundle
-from gate_models.gates.calibrated import shipped_file
-from gate_models.gates.constant import ConstantGates
-from gate_models.gates.learned import PolicyGate, RawGate, ValueGate
-from gate_models.gates.learned_resolver import LearnedGates
+from gate_models.gates.calibrated.constant import ConstantGates
+from gate_models.gates.calibrated.files import shipped_file
+from gate_models.gates.learned.bundle import GateBundle
+from gate_models.gates.learned.gates import PolicyGate, RawGate, ValueGate
+from gate_models.gates.resolver import LearnedGates
 from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task
 from gate_models.offline.evaluation import jobs as evaluate_jobs
 from gate_models.offline.evaluation import measured_horizons

@@ -11,9 +11,9 @@ from decoding.gates.builtin import DrainedGate, NeverGate
 from decoding.models.bert_mini.network import MiniModel
 from decoding.request.job import regime_of
 from gate_models.features.argmax_fill import Reader
-from gate_models.gates.constant import ConstantCut, ConstantGates
-from gate_models.gates.drained import DrainedGates, DrainedThreshold
-from gate_models.gates.learned_resolver import LearnedGates
+from gate_models.gates.calibrated.constant import ConstantCut, ConstantGates
+from gate_models.gates.calibrated.drained import DrainedGates, DrainedThreshold
+from gate_models.gates.resolver import LearnedGates
 from gate_models.offline.benchmarks.tasks import load_task
 from gate_models.offline.evaluation import jobs
 from gate_models.offline.evaluation import run as evaluate

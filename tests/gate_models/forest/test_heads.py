@@ -7,7 +7,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from gate_models.forest.heads import SHIFT, FateHeadEstimator, OrdinalHead, bins
-from gate_models.gates.bundle import HorizonHead
+from gate_models.gates.learned.bundle import HorizonHead
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from decoding.gates.builtin import DrainedGate, FractionGate, NeverGate
 from decoding.policy.gate import GateSettings
 from decoding.policy.presets import resolve_policy
 from gate_models.features.argmax_fill import Reader
-from gate_models.gates.learned import PolicyGate, RawGate, ValueGate
+from gate_models.gates.learned.gates import PolicyGate, RawGate, ValueGate
 from gate_models.offline.benchmarks.tasks import TaskPrompt
 from gate_models.offline.gate_audit.accuracy import cross_validated
 from gate_models.offline.gate_audit.arms import arms_at, decided_steps, never_arms

@@ -11,9 +11,9 @@ from decoding.models.registry import load_model
 from decoding.policy.gate import GateSettings
 from gate_models.features import vector
 from gate_models.features.argmax_fill import Reader
-from gate_models.gates import artifact
-from gate_models.gates.constant import ConstantGates
-from gate_models.gates.learned_resolver import LearnedGates
+from gate_models.gates.calibrated.constant import ConstantGates
+from gate_models.gates.learned import artifact
+from gate_models.gates.resolver import LearnedGates
 from gate_models.offline.census import run as census
 from gate_models.offline.census.plan import plan
 from gate_models.offline.census.settings import CensusSettings

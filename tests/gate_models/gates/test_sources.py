@@ -11,9 +11,10 @@ from decoding.gates.protocol import GateResolution
 from decoding.policy import gate as policies
 from decoding.policy.gate import GATE_FIELDS, GATE_SOURCES, GateSettings
 from gate_models.features.argmax_fill import Reader
-from gate_models.gates import artifact, sources
-from gate_models.gates.constant import ConstantGates
-from gate_models.gates.learned_resolver import LearnedGates
+from gate_models.gates import sources
+from gate_models.gates.calibrated.constant import ConstantGates
+from gate_models.gates.learned import artifact
+from gate_models.gates.resolver import LearnedGates
 from gate_models.gates.shipped import Calibrations, gates_for, shipped_gates
 from gate_models.gates.sources import SOURCES, SourceFacts, held_sources, needs_family, trained_sources, watched_sources
 from gate_models.policies.names import parse_policy

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gate_models.offline.judge.language_model import Surprisals, written
-from gate_models.offline.judge.unigrams import VOCABULARY
+from gate_models.offline.judge.model.language_model import Surprisals, written
+from gate_models.offline.judge.model.unigrams import VOCABULARY
 
 
 class FakeModel:

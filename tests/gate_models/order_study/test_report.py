@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gate_models.gates.audit_report import AuditPoint, AuditReport, Gap
+from gate_models.gates.learned.audit_report import AuditPoint, AuditReport, Gap
 from gate_models.offline.order_study.factors import HOME, factor_table, factors
 from gate_models.offline.order_study.learned_gates import audit_matches
 from gate_models.offline.order_study.matches import Match, family_table, family_verdicts, halves, holm, matches, note

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from decoding.constraints import FAMILIES
-from gate_models.gates.drained import MEASURED, shipped_thresholds
+from gate_models.gates.calibrated.drained import MEASURED, shipped_thresholds
 from gate_models.offline.benchmarks.tasks import load_task
 from tests.shipped import mini
 

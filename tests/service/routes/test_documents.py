@@ -15,8 +15,8 @@ from decoding.policy import gate as gate_policy
 from decoding.policy.decoding_policy import PRESETS, DecodingPolicy
 from decoding.policy.repair import Repair
 from decoding.records.events import ReopenEvent, StepEvent
-from gate_models.gates import artifact
-from gate_models.gates.constant import shipped_cuts
+from gate_models.gates.calibrated.constant import shipped_cuts
+from gate_models.gates.learned import artifact
 from gate_models.gates.shipped import shipped_folder
 from gate_models.gates.sources import held_sources
 from service import openapi

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from gate_models.gates import artifact
+from gate_models.gates.learned import artifact
 from gate_models.offline.gate_audit.export import export
 from service.cli import app
 from tests.gate_models import synthetic_gates as gates
-from tests.gate_models.gates.test_audit_report import content
+from tests.gate_models.gates.learned.test_audit_report import content
 from tests.shipped import mini
 
 BODY = {"constraint": {"type": "keywords", "keywords": ["dog", "ball", "beach"]}, "gen_length": 16, "seed": 3, "n": 2}

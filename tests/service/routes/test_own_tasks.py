@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from decoding.constraints import parse
-from tests.decoding.constraints.test_predicates_installed import install
+from tests.decoding.constraints.general.test_predicates import install
 from tests.service.process import ServerProcess
 
 SHORT = {"gen_length": 12, "steps": 2, "policy": {"preset": "base"}, "seed": 1}

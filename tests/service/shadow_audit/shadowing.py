@@ -12,9 +12,9 @@ from decoding.engine.handle import Handle
 from decoding.engine.runner import Runner
 from decoding.gates.protocol import Regime
 from gate_models.features.argmax_fill import Reader
-from gate_models.gates.bundle import GateBundle
-from gate_models.gates.constant import ConstantCut, ConstantGates, shipped_cuts
-from gate_models.gates.learned_resolver import LearnedGates
+from gate_models.gates.calibrated.constant import ConstantCut, ConstantGates, shipped_cuts
+from gate_models.gates.learned.bundle import GateBundle
+from gate_models.gates.resolver import LearnedGates
 from gate_models.offline.benchmarks.tasks import load_task
 from service.backend.backend import Backend
 from service.config.settings import Settings

@@ -1,0 +1,1 @@
+"""What every constraint is made of: the contract of its class, and the checks of its fields."""

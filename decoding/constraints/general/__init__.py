@@ -1,0 +1,1 @@
+"""Constraints for requests of every kind: regular expressions, phrases, sizes, labels and tests in Python."""

@@ -1,0 +1,1 @@
+"""Gates that are one number a family, measured on runs or taken from the paper."""

@@ -1,0 +1,1 @@
+"""Texts with what readers said of them: how a sheet is collected, shown and kept."""

@@ -1,0 +1,68 @@
+"""Surprisals on disk by text: a second pass over known texts costs no forward."""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from gate_models.offline.judge.model.language_model import LanguageModel, Surprisals, written
+
+_TABLE: Final = (
+    "CREATE TABLE IF NOT EXISTS surprisals"
+    " (model TEXT, text TEXT, ids BLOB, nats BLOB, PRIMARY KEY (model, text)) WITHOUT ROWID"
+)
+
+
+def text_hash(text: str) -> str:
+    """Of the form that is scored."""
+    return hashlib.sha256(written(text).encode()).hexdigest()[:32]
+
+
+class Cached:
+    """A language model that asks its file first. Several processes may share the file."""
+
+    def __init__(self, model: LanguageModel, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._model = model
+        self._file = sqlite3.connect(path, timeout=60.0)
+        with self._file:
+            self._file.execute(_TABLE)
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    def surprisals(self, texts: Sequence[str]) -> list[Surprisals]:
+        keys = [text_hash(text) for text in texts]
+        found = self._read(set(keys))
+        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+        if new:
+            fresh = dict(zip(new, self._model.surprisals(list(new.values())), strict=True))
+            self._write(fresh)
+            found |= fresh
+        return [found[key] for key in keys]
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _read(self, keys: set[str]) -> dict[str, Surprisals]:
+        query = "SELECT ids, nats FROM surprisals WHERE model = ? AND text = ?"
+        found = {}
+        for key in keys:
+            row = self._file.execute(query, (self.name, key)).fetchone()
+            if row is not None:
+                found[key] = Surprisals(np.frombuffer(row[0], "<i4"), np.frombuffer(row[1], "<f4"))
+        return found
+
+    def _write(self, fresh: dict[str, Surprisals]) -> None:
+        rows = [
+            (self.name, key, value.ids.astype("<i4").tobytes(), value.nats.astype("<f4").tobytes())
+            for key, value in fresh.items()
+        ]
+        with self._file:
+            self._file.executemany("INSERT OR REPLACE INTO surprisals VALUES (?, ?, ?, ?)", rows)

@@ -1,0 +1,1 @@
+"""How the judge is fitted, and how far it can be trusted."""

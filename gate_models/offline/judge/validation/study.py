@@ -1,0 +1,137 @@
+"""`astargate judge-fit`: the judge of a labelled sheet, its agreement with the reader, and the report."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sklearn
+import torch
+import transformers
+from numpy.typing import NDArray
+
+from gate_models.offline.judge.labels.sheet import Label, SheetText, file_hash, read_labels, read_sheet
+from gate_models.offline.judge.model.cache import Cached
+from gate_models.offline.judge.model.features import FEATURES, PLAIN, matrix
+from gate_models.offline.judge.model.files import artifact_folder
+from gate_models.offline.judge.model.judge import Judge
+from gate_models.offline.judge.model.language_model import LanguageModel, SmolLM2, weights_hash
+from gate_models.offline.judge.validation.agreement import Agreement, Verdicts, accepted, agreement, between_passes
+from gate_models.offline.judge.validation.fit import REPEATS, Matrix, cross_validate, fit
+from gate_models.offline.judge.validation.report import markdown
+from gate_models.offline.judge.validation.results import HUMAN, OUR_TEXTS, Study
+from gate_models.offline.judge.validation.robustness import references, robustness
+
+
+def run(
+    *,
+    sheet: Path | None = None,
+    labels: Path | None = None,
+    out: Path | None = None,
+    cache: Path | None = None,
+    model: LanguageModel | None = None,
+) -> str:
+    """Fit, measure, write the judge, and return the report. Raises `ValueError` where labels are missing."""
+    sheet = sheet or artifact_folder() / "sheet.jsonl"
+    labels = labels or sheet.with_name("labels.jsonl")
+    texts, said = read_sheet(sheet), read_labels(labels)
+    hashed = weights_hash() if model is None else model.name
+    reader: LanguageModel = SmolLM2() if model is None else model
+    reader = reader if cache is None else Cached(reader, cache)
+    facts = {
+        "sheet": file_hash(sheet),
+        "labels": file_hash(labels),
+        "language_model": hashed,
+        "computed_with": reader.name,
+        "models_read": sorted({text.model for text in texts if text.model}),
+        "versions": {
+            "python": platform.python_version(),
+            "scikit-learn": sklearn.__version__,
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        },
+    }
+    found = study(texts, said, reader, facts)
+    found.weights.save(out or artifact_folder() / "judge.json", {**facts, **_figures(found)})
+    return markdown(found)
+
+
+def study(texts: Sequence[SheetText], said: Sequence[Label], model: LanguageModel, facts: dict[str, Any]) -> Study:
+    """Everything but the files."""
+    votes = accepted(said)
+    missing = [text.id for text in texts if text.id not in votes]
+    if missing:
+        raise ValueError(f"{len(missing)} texts have no label yet ({missing[0]}); go on with astargate label")
+    target = np.array([votes[text.id] for text in texts])
+    ours = np.array([text.source == "ours" for text in texts])
+    seen = matrix([text.text for text in texts], model)
+    probabilities, decided = cross_validate(seen, target, _strata(target, ours))
+    weights = fit(seen, target, FEATURES)
+    judge = Judge(weights, model)
+
+    def within(mask: Verdicts) -> Agreement:
+        return agreement(target[mask], probabilities[:, mask], decided[:, mask])
+
+    own = [text for text in texts if text.source == "ours"]
+    human = references()
+    return Study(
+        weights=weights,
+        overall={"all texts": within(np.ones_like(ours)), OUR_TEXTS: within(ours), HUMAN: within(~ours)},
+        families=_by(texts, "family", sorted({text.family for text in own}), within),
+        policies=_by(texts, "policy", sorted({text.policy for text in own}), within),
+        variants=_variants(seen, target, ours),
+        passes=between_passes(said),
+        labels=_label_shares(texts, said),
+        robust=robustness(lambda some: judge.probabilities(some).tolist(), human),
+        references=float(np.mean([reading.readable for reading in judge.readable(human)])),
+        facts=facts,
+    )
+
+
+def _strata(target: Verdicts, ours: Verdicts) -> NDArray[np.int64]:
+    return target.astype(np.int64) * 2 + ours
+
+
+def _by(texts: Sequence[SheetText], key: str, values: list[str], within: Any) -> dict[str, Agreement]:
+    return {value: within(np.array([getattr(text, key) == value for text in texts])) for value in values}
+
+
+def _variants(seen: Matrix, target: Verdicts, ours: Verdicts) -> dict[str, dict[str, Agreement]]:
+    """The judge without each feature, with the plain four alone, and perplexity alone."""
+    sets = {
+        "mean surprisal alone (perplexity)": ("mean",),
+        "the plain four": PLAIN,
+        **{f"without {name}": tuple(other for other in FEATURES if other != name) for name in FEATURES},
+    }
+    found = {}
+    for name, kept in sets.items():
+        columns = [FEATURES.index(feature) for feature in kept]
+        p, d = cross_validate(seen[:, columns], target, _strata(target, ours), repeats=min(REPEATS, 3))
+        found[name] = {
+            "all": agreement(target, p, d),
+            "ours": agreement(target[ours], p[:, ours], d[:, ours]),
+        }
+    return found
+
+
+def _label_shares(texts: Sequence[SheetText], said: Sequence[Label]) -> dict[str, dict[str, float]]:
+    sources = {text.id: text.source for text in texts}
+    shares: dict[str, dict[str, float]] = {}
+    for source, name in (("ours", OUR_TEXTS), ("human", HUMAN)):
+        own = [label.label for label in said if sources.get(label.id) == source]
+        if own:
+            shares[name] = {label: own.count(label) / len(own) for label in ("clean", "acceptable", "broken")}
+    return shares
+
+
+def _figures(found: Study) -> dict[str, Any]:
+    """What the judge's file says of itself."""
+    return {
+        "cross_validated": {name: asdict(value) for name, value in found.overall.items()},
+        "robustness_auc": found.robust,
+        "references_readable": found.references,
+    }
