@@ -12,12 +12,21 @@ RUN python -m venv /opt/astargate
 ENV PATH=/opt/astargate/bin:$PATH
 WORKDIR /src
 COPY constraints.txt ./
-# Without its dependencies, which an index of torch builds alone may lack: the next step adds them.
+COPY deploy/requirements deploy/requirements
+# Nothing but files whose hashes are listed, without what a list leaves out.
+RUN pip install --require-hashes --no-deps -r deploy/requirements/server.txt -r deploy/requirements/postgres.txt
+# torch has no hash here: each of its builds has files of its own. Without its dependencies, which an index of torch builds
+# alone may lack: those of a CPU build are there already, the next step adds the libraries of CUDA.
 # hadolint ignore=DL3013
 RUN pip install --no-deps ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"} \
     "$(grep '^torch==' constraints.txt)${TORCH_VARIANT:++$TORCH_VARIANT}"
 COPY . .
-RUN pip install --constraint constraints.txt '.[postgres]'
+RUN pip install --no-build-isolation --constraint constraints.txt '.[postgres]' && pip check
+# The bill of materials, by a tool that stays out of the image.
+RUN python -m venv /opt/release \
+    && /opt/release/bin/pip install --require-hashes --no-deps -r deploy/requirements/release.txt \
+    && /opt/release/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application \
+    --output-file /opt/astargate/sbom.cdx.json /opt/astargate/bin/python
 
 FROM python:${PYTHON_VERSION}-slim
 RUN useradd --system --uid 10001 --user-group --no-create-home --home-dir /data astargate \

@@ -7,6 +7,9 @@ PYTEST_ARGS ?=
 WORKERS ?= auto
 BENCH_ARGS ?=
 EXTRAS ?= test,dev
+COMMA := ,
+# Exact versions with their hashes. LISTS= (empty) takes whatever files the package index has of these versions.
+LISTS ?= $(wildcard $(patsubst %,deploy/requirements/%.txt,server $(subst $(COMMA), ,$(EXTRAS))))
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
@@ -19,7 +22,7 @@ SDK := $(wildcard clients/python/pyproject.toml)
 SDK_SOURCE := $(if $(SDK),clients/python/src/astargate_client clients/python/generate_types.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve test check fast lint wire format bench clean
+.PHONY: help install serve test check fast lint wire locks sbom format bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -48,6 +51,16 @@ wire: $(STAMP) ## Write service/openapi.json and the client's wire types anew, a
 	$(BIN)/python -m service.openapi
 	$(BIN)/python clients/python/generate_types.py
 
+locks: $(STAMP) ## Write the lists of hashes anew, after a change of pyproject.toml or constraints.txt (EXTRAS with release)
+	$(BIN)/python -m deploy.requirements.build
+
+sbom: ## Write deploy/sbom.cdx.json, the bill of materials of what a server needs
+	$(MAKE) install VENV=build/sbom EXTRAS=postgres,otel SDK=
+	$(PYTHON) -m venv build/release
+	build/release/bin/python -m pip install --require-hashes --no-deps --requirement deploy/requirements/release.txt
+	build/release/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type application --output-reproducible \
+	  --sv 1.6 --output-file deploy/sbom.cdx.json build/sbom/bin/python
+
 format: $(STAMP) ## Format the code and apply the safe lint fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -64,9 +77,12 @@ $(BIN)/pip:
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 
-# torch goes first, at its pinned version: a range met in the middle of a resolution may pick another, far larger build.
-# Which index serves it is pip's own configuration.
-$(STAMP): pyproject.toml constraints.txt $(SDK) | $(BIN)/pip
+# torch has no hash: whoever installs chooses its build, and pip's own configuration the index that serves it. It goes before
+# the project: a range met in the middle of a resolution may pick another, far larger build.
+$(STAMP): pyproject.toml constraints.txt $(LISTS) $(SDK) | $(BIN)/pip
+	$(if $(LISTS),$(PIP) install --require-hashes --no-deps $(LISTS:%=--requirement %))
 	$(PIP) install --constraint constraints.txt torch
-	$(PIP) install --constraint constraints.txt --editable '.[$(EXTRAS)]' $(if $(SDK),--editable './clients/python[plot]')
+	$(PIP) install --constraint constraints.txt $(if $(LISTS),--no-build-isolation) \
+	  --editable '.[$(EXTRAS)]' $(if $(SDK),--editable './clients/python[plot]')
+	$(PIP) check
 	@touch $@
