@@ -74,7 +74,7 @@ class Finished:
     recorded_rows: int
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class JobRun:
     """`in_flight` continuations are in the engine at a time; `stop` ends the run with `StoppedError`."""
 

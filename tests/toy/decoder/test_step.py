@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from decoding.engine.runner import Runner
 from decoding.request.canvas import CanvasState
 from decoding.sampling import commit_order, noise
+from decoding.sampling.tail_rule import TAIL_RULES
 from gate_models.offline.toy.exact_step import (
     Distributions,
     Phase,
@@ -101,6 +102,10 @@ def intervals(law: StepLaw, laws: Distributions) -> tuple[torch.Tensor, torch.Te
     """[D, L] each: ends of the uniforms that draw each pair's tokens."""
     upper = laws.drawn.cumsum(-1)
     return law.at_tokens(upper - laws.drawn), law.at_tokens(upper)
+
+
+def test_every_tail_rule_has_a_case() -> None:
+    assert {rules.tail_rule for _, rules, _ in CASES.values()} == set(TAIL_RULES)
 
 
 @pytest.mark.parametrize("phase", ["guided", "base"])
