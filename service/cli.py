@@ -7,7 +7,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
-from service.commands import generate, key, models, random_model, serve
+from service.commands import generate, key, models, random_model, savings, serve
 from service.commands.offline import (
     bench,
     card,
@@ -56,6 +56,7 @@ app.command("generate", cls=Command, rich_help_panel=SERVING)(generate.run)
 app.command("models", rich_help_panel=SERVING)(models.run)
 app.add_typer(key.app, name="key", rich_help_panel=SERVING)
 
+app.command("savings", rich_help_panel=GATES)(savings.run)
 app.add_typer(gate.app, name="gate", rich_help_panel=GATES)
 app.add_typer(drained.app, name="drained", rich_help_panel=GATES)
 

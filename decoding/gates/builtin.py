@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from decoding.gates.protocol import Decision, GateResolution, GateView, Regime
 from decoding.policy.gate import GATE_DEFAULTS, GateSettings
 from decoding.sampling.block_schedule import step_at
+
+BUILTIN: Final = "builtin"
+"""Version of a gate that nobody calibrated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +20,7 @@ class FractionGate:
 
     fraction: float
     source: str = "fraction"
-    version: str = "builtin"
+    version: str = BUILTIN
     needs_stats: bool = False
 
     def checkpoints(self, steps: int) -> frozenset[int] | None:
@@ -36,7 +40,7 @@ class NeverGate:
     """Full CFG to the end."""
 
     source: str = "never"
-    version: str = "builtin"
+    version: str = BUILTIN
     needs_stats: bool = False
 
     def checkpoints(self, steps: int) -> frozenset[int] | None:
@@ -54,12 +58,13 @@ class DrainedGate:
     """Hands off when guided and conditional distributions agree at every position that is still masked.
 
     The largest total variation over those positions, as of the step before, must be below `threshold`, and no word
-    half-written.
+    half-written. No handoff before the fraction `earliest` of the steps.
     """
 
     threshold: float
+    earliest: float = 0.0
     source: str = "drained"
-    version: str = "builtin"
+    version: str = BUILTIN
     needs_stats: bool = False
 
     def checkpoints(self, steps: int) -> frozenset[int] | None:
@@ -76,6 +81,7 @@ class DrainedGate:
             return Decision(False)
         last = view.history[-1].total_variation_left
         drained = last is not None and last < self.threshold and not view.history[-1].word_open
+        drained &= view.step >= step_at(self.earliest, view.regime.steps)
         drained |= view.masked == 0
         return Decision(drained, statistic=last)
 
@@ -90,7 +96,7 @@ class BuiltinGates:
             return GateResolution(NeverGate())
         if setting.source == "drained":
             threshold = GATE_DEFAULTS["threshold"] if setting.threshold is None else setting.threshold
-            return GateResolution(DrainedGate(threshold))
+            return GateResolution(DrainedGate(threshold, setting.earliest or 0.0))
         if regime.family is None:
             return GateResolution(
                 None, f"gate source '{setting.source}' needs a family, and this constraint belongs to none"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from decoding.policy.gate import GateSettings
 from decoding.records.trace import StepStats
@@ -89,6 +89,23 @@ class Gate(Protocol):
     def decide(self, views: Sequence[GateView]) -> list[Decision]: ...
 
 
+Evidence = Literal["audited", "pooled", "none"]
+"""What is known of a gate: measured in the very setting that it serves, over many settings together, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredLoss:
+    """What a gate was measured to lose: success of full CFG less the gate's."""
+
+    loss: float
+    low: float
+    """Lower end of the 95 % interval."""
+    high: float
+    """Upper end of the 95 % interval."""
+    pairs: int
+    """Pairs of texts (one guided to the end, one handed off) behind the number."""
+
+
 @dataclass(frozen=True, slots=True)
 class GateResolution:
     """The gate that a request gets, or why it gets none (contract 7: fallback)."""
@@ -96,6 +113,9 @@ class GateResolution:
     gate: Gate | None
     fallback_reason: str | None = None
     nearest_regime: Mapping[str, Any] | None = None
+    evidence: Evidence = "none"
+    measured: MeasuredLoss | None = None
+    """The loss, where one number holds for the setting (or, of a pooled gate, for all of them)."""
 
 
 class GateResolver(Protocol):

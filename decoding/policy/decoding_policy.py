@@ -16,7 +16,7 @@ from decoding.policy.repair import REOPEN, Repair
 from decoding.sampling.commit_order import guidance_first_orders, guided_orders, order_names
 from decoding.sampling.tail_rule import TOP_K, tail_rules
 
-OnFallback = Literal["full_cfg", "base", "reject"]
+OnFallback = Literal["drained", "full_cfg", "base", "reject"]
 Preset = Literal["base", "full_cfg", "handoff", "parallel_tail", "reopen_repair", "auto"]
 
 PRESETS: Final = get_args(Preset)
@@ -67,6 +67,9 @@ class DecodingPolicy:
     tail_refresh: int = TAIL_REFRESH
     """With tail_reuse: run everything again every so many base steps (1: always, exact)."""
     on_fallback: OnFallback = "full_cfg"
+    """What a request gets that no gate serves: `drained` at the threshold that was measured for the model over all
+    settings (the default of presets that have a gate), guidance to the end, none, or a 422.
+    """
     repair: Repair | None = None
     """What is done with a finished text that fails its constraint; None: nothing."""
     budget_rows: int | None = None

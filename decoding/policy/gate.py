@@ -31,6 +31,8 @@ class GateSettings:
     """Total variation below which guidance counts as drained, in (0, 1] (source `drained`). Left out: the family's
     calibrated one where this setting was measured, else 0.5.
     """
+    earliest: float | None = None
+    """No handoff before this fraction of the steps, in [0, 1] (source `drained`, with a threshold)."""
     recheck: int | None = None
     """Guidance comes back for one step after every so many base steps, and stays where it is not drained (source
     `drained`); None: never.
@@ -55,12 +57,16 @@ class GateSettings:
             if hint := _NEVER.get((item.name, value)):
                 raise PolicyError(f"gate.{item.name}", f"must not be {value:g}: {hint}")
         if self.source == "drained" and self.margin is not None:
-            for name in ("threshold", "recheck"):
+            for name in ("threshold", "earliest", "recheck"):
                 if getattr(self, name) is not None:
                     raise PolicyError(
                         f"gate.{name}",
                         "cannot be combined with gate.margin, which chooses the threshold; leave one out",
                     )
+        if self.earliest is not None and self.threshold is None:
+            raise PolicyError(
+                "gate.earliest", "needs gate.threshold: what was measured has its own; give one such as 0.5"
+            )
         if self.source == "fraction" and self.fraction is None:
             raise PolicyError("gate.fraction", "is required by gate source 'fraction'; give one such as 0.3")
 
@@ -73,7 +79,7 @@ GATE_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "policy": (),
     "value": ("row_price",),
     "risk": ("margin", "confidence"),
-    "drained": ("threshold", "margin", "recheck"),
+    "drained": ("threshold", "margin", "earliest", "recheck"),
     "never": (),
 }
 _NEVER: Final[Mapping[tuple[str, float], str]] = {

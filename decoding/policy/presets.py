@@ -15,9 +15,9 @@ from decoding.sampling.commit_order import guidance_first_orders
 _PRESET_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "base": {"guidance_scale": 0.0, "gate": GateSettings("never")},
     "full_cfg": {"gate": GateSettings("never")},
-    "handoff": {"tail_width": 1},
-    "parallel_tail": {"tail_width": 8},
-    "reopen_repair": {"repair": Repair()},
+    "handoff": {"tail_width": 1, "on_fallback": "drained"},
+    "parallel_tail": {"tail_width": 8, "on_fallback": "drained"},
+    "reopen_repair": {"repair": Repair(), "on_fallback": "drained"},
     "auto": {},
 }
 _TAIL: Final = ("tail_rule", "tail_temperature", "tail_threshold", "tail_reuse", "tail_refresh")

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 Place = tuple[int, int, bool]
 
+LONGEST_MOVING_BLOCK = 8
+"""Of a streamed canvas that its request and its model leave undivided: text appears at most so many tokens late."""
+
 
 def step_at(fraction: float, steps: int) -> int:
     """The step at a fraction of the run: floor(f T + 1/2)."""
@@ -30,6 +33,14 @@ def check_blocks(gen_length: int, steps: int, block_length: int | None, canvas_f
     if steps % blocks:
         raise ValueError(f"steps must be a multiple of the number of blocks ({blocks} = {canvas_field} / block_length)")
     return blocks
+
+
+def moving_block(gen_length: int, steps: int) -> int | None:
+    """The longest block of 2 to `LONGEST_MOVING_BLOCK` that cuts canvas and steps evenly into several, if any."""
+    for length in range(min(LONGEST_MOVING_BLOCK, gen_length // 2), 1, -1):
+        if gen_length % length == 0 and steps % (gen_length // length) == 0:
+            return length
+    return None
 
 
 @dataclass(slots=True)

@@ -137,8 +137,11 @@ def _success() -> list[Builder[Panel]]:
 
 def _lost() -> list[Builder[Panel]]:
     return [
-        lines("Fallback reasons", "Samples a second that no gate served, so that they ran what on_fallback says (full "
-              "CFG by default, twice the rows of base).", "short",
+        lines("Evidence of the gates", "Samples a second by what is known of the gate that decided (audited in the "
+              "very setting, pooled over many settings, none) and by what became of guidance.", "short",
+              Query(f"{rate(define.EVIDENCE, 'evidence', 'decision')} > 0", "{{evidence}} {{decision}}"), stacked=True),
+        lines("Fallback reasons", "Samples a second that no gate of their own served, so that they ran what "
+              "on_fallback says (the pooled drained gate by default, full CFG where it is withheld).", "short",
               Query(f"{rate(define.FALLBACKS, 'reason')} > 0", "{{reason}}"), stacked=True),
         lines("Repair rounds", "Rounds a second of reopening a text that failed its constraint, by selector and "
               "result.", "short",

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
-from decoding.gates.protocol import GateResolution, GateResolver, Regime
+from decoding.gates.protocol import Gate, GateResolution, GateResolver, MeasuredLoss, Regime
 from decoding.policy.gate import GateSettings
 from gate_models.features.argmax_fill import Reader
 from gate_models.gates.calibrated.constant import MEASURED
+from gate_models.gates.learned.audit_report import AuditReport
 from gate_models.gates.learned.bundle import GateBundle
+from gate_models.gates.learned.gates import ValueGate
 from gate_models.gates.sources import SOURCES
 
 MOST_CACHED: Final = 1024
@@ -22,7 +25,8 @@ class LearnedGates:
     """Resolves the sources that bundles serve; the others, and those that were calibrated here, go to `below`.
 
     `bundles` may hold several gates of a family (other models, other canvases): the one that fits is taken, never one
-    of another family. `refused`: (folder's name, reason) of the stored gates that must not be used. Thread-safe.
+    of another family. `refused`: (folder's name, reason) of the stored gates that must not be used. `reports`: their
+    offline audits by version. Thread-safe.
     """
 
     def __init__(
@@ -31,11 +35,13 @@ class LearnedGates:
         below: GateResolver,
         reader: Reader,
         refused: Sequence[tuple[str, str]] = (),
+        reports: Mapping[str, AuditReport] = MappingProxyType({}),
     ) -> None:
         self.bundles = tuple(bundles)
         self.below = below
         self.reader = reader
         self.refused = tuple(refused)
+        self.reports = reports
         self._made: dict[tuple[object, ...], GateResolution] = {}
 
     @property
@@ -94,4 +100,18 @@ class LearnedGates:
                 f"the '{bundle.family}' gate has no '{setting.source}' source: its training data could not fit one"
             )
             return GateResolution(None, missing)
-        return gate.resolve(bundle, width, setting, self.reader)
+        choice = gate.resolve(bundle, width, setting, self.reader)
+        return (
+            choice if choice.gate is None else replace(choice, evidence="audited", measured=self._loss(choice, width))
+        )
+
+    def _loss(self, choice: GateResolution, width: int) -> MeasuredLoss | None:
+        """What the gate's offline audit measured at this tail width and setting; None where it has no such arm."""
+        gate = choice.gate
+        report = None if gate is None else self.reports.get(gate.version)
+        return None if gate is None or report is None else report.loss(_arm(gate), width)
+
+
+def _arm(gate: Gate) -> str:
+    """A gate's name among the arms of an audit ("value 0.002", "risk 0.05", "policy")."""
+    return f"value {gate.price:g}" if gate.source == "value" and isinstance(gate, ValueGate) else gate.source

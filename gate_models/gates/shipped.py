@@ -1,14 +1,16 @@
 """The gates that a model gets: those of the package, and those of a folder of the operator's own.
 
 The chain is the same for the server and for offline runs: learned gates, below them constant cuts, below them drained
-thresholds, below them the gates that need no data.
+thresholds (calibrated in one setting, then pooled over all), below them the gates that need no data.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from decoding.models.protocol import DenoisingModel, ModelSpec
 from gate_models.features.argmax_fill import Reader
@@ -16,26 +18,36 @@ from gate_models.gates.calibrated.constant import ConstantCut, ConstantGates, sh
 from gate_models.gates.calibrated.drained import DrainedGates, DrainedThreshold, shipped_thresholds
 from gate_models.gates.calibrated.files import shipped_file
 from gate_models.gates.calibrated.paper_constants import paper_constants
+from gate_models.gates.calibrated.pooled import PooledThreshold, shipped_pooled
 from gate_models.gates.learned import artifact
+from gate_models.gates.learned.audit_report import AuditReport
 from gate_models.gates.learned.bundle import GateBundle
 from gate_models.gates.resolver import LearnedGates
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrations:
-    """What was measured without learning a gate, each in one regime."""
+    """What was measured without learning a gate: in one regime each, or over many settings together."""
 
     cuts: tuple[ConstantCut, ...]
     thresholds: tuple[DrainedThreshold, ...]
+    pooled: tuple[PooledThreshold, ...] = ()
 
     @staticmethod
-    def shipped(spec: ModelSpec) -> Calibrations:
-        """Those of the package, with the paper's own cuts where `spec` is the paper's model."""
-        return Calibrations((*shipped_cuts(), *paper_constants(spec)), tuple(shipped_thresholds()))
+    def shipped(spec: ModelSpec, folder: Path | None = None) -> Calibrations:
+        """Those of the package, with the paper's own cuts where `spec` is the paper's model; before them the pooled
+        thresholds in `folder`. Raises `ValueError` where a file of thresholds is none.
+        """
+        cuts = (*shipped_cuts(), *paper_constants(spec))
+        return Calibrations(cuts, tuple(shipped_thresholds()), shipped_pooled(folder))
+
+    def pooled_of(self, model_hash: str) -> PooledThreshold | None:
+        """The pooled threshold of a model: the operator's before the package's."""
+        return next((one for one in self.pooled if one.model_hash == model_hash), None)
 
     def resolver(self) -> ConstantGates:
         """Cuts over thresholds over the gates that need no data."""
-        return ConstantGates(self.cuts, DrainedGates(self.thresholds))
+        return ConstantGates(self.cuts, DrainedGates(self.thresholds, pooled=self.pooled))
 
 
 def shipped_folder() -> Path:
@@ -43,9 +55,14 @@ def shipped_folder() -> Path:
     return shipped_file("gates")
 
 
-def gates_for(model: DenoisingModel, calibrations: Calibrations, folder: Path | None = None) -> LearnedGates:
+def gates_for(
+    model: DenoisingModel,
+    calibrations: Calibrations,
+    folder: Path | None = None,
+    reports: Mapping[str, AuditReport] = MappingProxyType({}),
+) -> LearnedGates:
     """The gates of `folder` and then the package's over `calibrations`. A stored gate that must not be used is left out
-    with its reason (`LearnedGates.refused`).
+    with its reason (`LearnedGates.refused`). `reports`: offline audits by gate version, for the loss in answers.
     """
     stored = [*([] if folder is None else [artifact.load_all(folder)]), _shipped()]
     return LearnedGates(
@@ -53,6 +70,7 @@ def gates_for(model: DenoisingModel, calibrations: Calibrations, folder: Path | 
         calibrations.resolver(),
         Reader.of(model.spec, model.codec),
         [reason for _, refused in stored for reason in refused],
+        reports,
     )
 
 

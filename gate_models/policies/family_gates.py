@@ -1,7 +1,7 @@
 """Gates that a policy's name leaves open, resolved offline as the server resolves them: calibrated and learned ones.
 
 What they are depends on the family, the model and the whole setting. Where the server would fall back, guidance stays
-on to the end (`on_fallback`'s default): the texts are full CFG's, and count (intention to treat).
+on to the end (`on_fallback: full_cfg`, by name): the texts are full CFG's, and count (intention to treat).
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
 from gate_models.gates.calibrated.constant import ConstantCut
 from gate_models.gates.calibrated.drained import DrainedThreshold
+from gate_models.gates.calibrated.pooled import PooledThreshold, unmeasured
 from gate_models.gates.learned.audit_report import AuditReport, reports_in
 from gate_models.gates.resolver import LearnedGates
 from gate_models.gates.shipped import Calibrations, gates_for, shipped_folder
@@ -42,6 +43,8 @@ class Backend:
     """The calibrated thresholds of `drained`, one a family and regime."""
     reports: Mapping[str, AuditReport]
     """Offline audits by gate version."""
+    pooled: PooledThreshold | None = None
+    """The model's threshold over all settings."""
 
 
 def load(
@@ -63,14 +66,27 @@ def load(
         observer=observer,
         on_update=on_update,
     )
-    calibrations = Calibrations.shipped(model.spec)
-    gates = gates_for(model, calibrations, settings.gates)
+    calibrations = _calibrations(model, settings)
+    reports, unusable = reports_in([*([settings.gates] if settings.gates else []), shipped_folder()])
+    gates = gates_for(model, calibrations, settings.gates, reports)
     for _, reason in gates.refused:
         logger.warning("a stored gate is not used: %s", reason)
-    reports, unusable = reports_in([*([settings.gates] if settings.gates else []), shipped_folder()])
     for reason in unusable:
         logger.warning("a stored audit is not shown: %s", reason)
-    return Backend(model, engine.start(), gates, gates.version, calibrations.cuts, calibrations.thresholds, reports)
+    pooled = calibrations.pooled_of(model.spec.hash)
+    if pooled is None:
+        logger.warning("%s", unmeasured(model.spec))
+    measured = (calibrations.cuts, calibrations.thresholds, reports, pooled)
+    return Backend(model, engine.start(), gates, gates.version, *measured)
+
+
+def _calibrations(model: DenoisingModel, settings: Settings) -> Calibrations:
+    """The package's and the operator's; a file of the operator's that cannot be read is left out."""
+    try:
+        return Calibrations.shipped(model.spec, settings.gates)
+    except ValueError as error:
+        logger.warning("stored thresholds are not used: %s", error)
+        return Calibrations.shipped(model.spec)
 
 
 def default_threads() -> int:

@@ -9,14 +9,15 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Final
 
-from decoding.gates.builtin import DrainedGate, FractionGate
+from decoding.gates.builtin import BUILTIN, DrainedGate, FractionGate
 from decoding.gates.protocol import Gate, GateResolution, GateResolver, Regime
 from decoding.policy.gate import GATE_DEFAULTS, GATE_FIELDS, GateSettings, GateSource
+from gate_models.gates.calibrated.pooled import POOLED
 from gate_models.gates.sources import SOURCES, held_sources
 from service.backend.backend import Backend
 
-BUILTIN: Final = "builtin"
-"""Version of a gate that nobody calibrated."""
+UNWATCHED: Final = (BUILTIN, POOLED)
+"""Versions of gates that nobody calibrated for the family: at a threshold of the caller's, or at a pooled one."""
 _SHAPE: Final = ("gen_length", "guidance_scale", "steps")
 _PLAIN: Final = Regime("", None, 0.0, 0, 0, 0, 1.0, None, "probability", "confidence", "as_is")
 _NAMED: Final = ("model_hash", "family", "tail_width")
@@ -52,7 +53,7 @@ class AuditedGate:
 
 def audited(gate: Gate, setting: GateSettings, regime: Regime) -> AuditedGate | None:
     """The identity of `gate`, resolved for `setting` in `regime`. None where no handoff of it needs an audit."""
-    if not SOURCES[setting.source].watched or regime.family is None or gate.version == BUILTIN:
+    if not SOURCES[setting.source].watched or regime.family is None or gate.version in UNWATCHED:
         return None
     if gate.planned_step(regime.steps) == regime.steps or setting.recheck is not None:
         return None  # with a recheck guidance comes back: there is no one handoff

@@ -19,8 +19,8 @@ class GenerateOptions:
     """Comma-separated words that the text must use."""
     constraint: str | None = None
     """Any constraint, as a JSON object."""
-    policy: str = "full_cfg"
-    """base, full_cfg, handoff or parallel_tail."""
+    policy: str = "handoff"
+    """base, full_cfg, handoff, parallel_tail, reopen_repair or auto."""
     fraction: float | None = None
     """Hand off after this fraction of the steps."""
     guidance_scale: float | None = None
@@ -113,6 +113,17 @@ def _readable(answer: dict[str, Any]) -> str:
             f"{spent['unconditional']} unconditional); full CFG {spent['full_cfg_equivalent']}, saved {spent['saved']}"
         )
         lines += [sample["text"], f"  [{verdict}; seed {sample['seed']}; {ledger}]"]
-        if sample["gate"]["fallback_reason"]:
-            lines.append(f"  [fallback: {sample['gate']['fallback_reason']}]")
+        lines.append(f"  [{_decided(sample['gate'])}]")
     return "\n".join(lines)
+
+
+def _decided(gate: dict[str, Any]) -> str:
+    """What became of guidance, and on what evidence."""
+    step = "" if gate["handoff_step"] is None else f" before step {gate['handoff_step']}"
+    parts = [f"gate {gate['source']}: {gate['decision']}{step}; evidence: {gate['evidence']}"]
+    if lost := gate["measured_loss"]:
+        interval = f"[{lost['low']:+.2f}, {lost['high']:+.2f}]"
+        parts.append(f"loss of success {lost['loss']:+.2f} {interval} on {lost['pairs']} pairs")
+    if gate["fallback_reason"]:
+        parts.append(f"fallback: {gate['fallback_reason']}")
+    return "; ".join(parts)

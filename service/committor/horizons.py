@@ -173,7 +173,9 @@ class CallerHorizons:
         horizon = self._find(job, regime)
         if isinstance(horizon, GateResolution):
             return horizon
-        return GateResolution(RecordedGate(horizon.step, job.steps, horizon.handoff_fate, horizon.id))
+        return GateResolution(
+            RecordedGate(horizon.step, job.steps, horizon.handoff_fate, horizon.id), evidence="audited"
+        )
 
     def peak(self, job: Job, regime: Regime) -> PeakChoice:
         """The step at which q0 of `job` is highest, or why it is not known."""

@@ -29,7 +29,9 @@ class Settings(BaseSettings):
     model: str = "mini"
     """'mini' (shipped), a checkpoint folder, or a hub id owner/name[@revision], downloaded once."""
     gates: Path | None = None
-    """Folder of gates from `astargate gate train`, beside the shipped ones; theirs go first where both fit."""
+    """Folder of gates from `astargate gate train`, and of `pooled.json` from `astargate drained pooled`, beside the
+    shipped ones; theirs go first where both fit.
+    """
     device: str = "cpu"
     """Torch device, such as cpu or cuda:0; several, joined by commas, share the model's layers (not mini's)."""
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
@@ -202,7 +204,7 @@ class Settings(BaseSettings):
     @classmethod
     def _check_gates(cls, folder: Path | None) -> Path | None:
         if folder is not None and not folder.is_dir():
-            raise ValueError(f"{folder} is no folder; give one that astargate gate train has written, or leave it out")
+            raise ValueError(f"{folder} is no folder; give one that astargate gate train has filled, or leave it out")
         return folder
 
     @field_validator("host")

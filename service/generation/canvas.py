@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from decoding.constraints import Constraint
 from decoding.models.protocol import ModelSpec, TextCodec
+from decoding.sampling.block_schedule import moving_block
 from service.generation.request import CanvasRequest
 from service.http.errors import invalid
 
@@ -15,9 +16,6 @@ SHORTEST_WHOLE = 3
 
 ROOMY = 0.75
 """Share of a family's usual canvas up to which required tokens leave room enough: gates serve that canvas alone."""
-
-LONGEST_BLOCK = 8
-"""Of a streamed canvas that its request and its model leave undivided: text appears at most so many tokens late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +64,6 @@ def fitting_canvas(request: CanvasRequest, constraint: Constraint | None, codec:
     if block_length is not None:
         return Canvas(gen_length, steps, block_length, bool(defer_eos))
     return Canvas(gen_length, steps, defaults.block_length, defaults.defer_eos if defer_eos is None else defer_eos)
-
-
-def moving_block(gen_length: int, steps: int) -> int | None:
-    """The longest block of 2 to `LONGEST_BLOCK` that cuts the canvas into several and its steps evenly, if any."""
-    for length in range(min(LONGEST_BLOCK, gen_length // 2), 1, -1):
-        if gen_length % length == 0 and steps % (gen_length // length) == 0:
-            return length
-    return None
 
 
 def _comfortable(needed: int, constraint: Constraint | None, spec: ModelSpec) -> int:

@@ -5,28 +5,25 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Protocol
 
 from decoding.constraints import Constraint
 from decoding.gates.builtin import NeverGate
 from decoding.gates.protocol import GateResolution, GateResolver, Regime
-from decoding.models.protocol import DenoisingModel
+from decoding.models.protocol import DenoisingModel, ModelSpec
 from decoding.policy.decoding_policy import DecodingPolicy
-from decoding.policy.presets import plainly_guided
 from decoding.request.job import Job, record_for, regime_of
 from decoding.sampling.noise import NoiseKey
 from gate_models.gates.sources import SOURCES, watched_sources
 from gate_models.policies.cascade import affordable, resolve_attempt_gates, shipped_cascades, within_budget
-from service.backend.watched_gates import SuspendedChoice
 from service.config.settings import Settings
+from service.generation.fallback import FallbackCode, code_of, fallen_back
 from service.generation.job import check_request, job_of
 from service.generation.repair_anchor import NOWHERE, PeakChoice, asks_for_peak, at_peak
 from service.generation.request import CanvasRequest, FieldNames
 from service.http.errors import invalid
 from service.schemas.generate import GenerateRequest
 from service.schemas.policy import PolicyRequest
-
-FallbackCode = Literal["no_family", "no_gate", "outside_regime", "suspended"]
 
 
 class RecordedHorizons(Protocol):
@@ -108,7 +105,7 @@ def prepare_canvas(
     if job.policy.preset == "auto":
         job = _with_attempts(job, gates, model_hash, request.policy)
     else:
-        job, resolution, fallback = _with_gate(job, gates, recorded, model_hash, request.names)
+        job, resolution, fallback = _with_gate(job, gates, recorded, model.spec, request.names)
     job, anchor_reason = _with_anchor(job, request.policy, recorded, model_hash)
     check_request(job, request, model.spec, settings, trace=trace)
     return Prepared(
@@ -139,12 +136,12 @@ def _with_attempts(job: Job, gates: GateResolver, model_hash: str, asked: Policy
 
 
 def _with_gate(
-    job: Job, gates: GateResolver, recorded: RecordedHorizons | None, model_hash: str, names: FieldNames
+    job: Job, gates: GateResolver, recorded: RecordedHorizons | None, spec: ModelSpec, names: FieldNames
 ) -> tuple[Job, GateResolution, FallbackCode | None]:
     """`job` with the gate that its policy asks for, or as `on_fallback` says where there is none (contract 7)."""
     if job.starts_base:
         return job, GateResolution(NeverGate()), None
-    regime = regime_of(job, model_hash)
+    regime = regime_of(job, spec.hash)
     measured = recorded if job.policy.gate.source == "recorded" else None
     choice = gates.resolve(job.policy.gate, regime) if measured is None else measured.choice(job, regime)
     if choice.gate is not None:
@@ -152,17 +149,9 @@ def _with_gate(
     reason = choice.fallback_reason or "no gate is available"
     if job.policy.on_fallback == "reject":
         raise invalid("policy.gate.source", f"cannot be served: {names.in_reason(reason)}", "gate_unavailable")
-    code: FallbackCode = (
-        "suspended"
-        if isinstance(choice, SuspendedChoice)
-        else "no_family"
-        if regime.family is None and measured is None
-        else "outside_regime"
-        if choice.nearest_regime
-        else "no_gate"
-    )
-    policy = plainly_guided(job.policy)
-    return replace(job, policy=policy, handed_off=policy.on_fallback == "base"), choice, code
+    code = code_of(choice, nameless=regime.family is None and measured is None)
+    fallback = fallen_back(job, choice, code, gates, spec)
+    return fallback.job, fallback.choice, code
 
 
 def _with_anchor(

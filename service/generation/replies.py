@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Literal
 
 from decoding.constraints import Verdict
 from decoding.engine.handle import DecodingResult
-from decoding.gates.builtin import DrainedGate
-from decoding.gates.protocol import Gate
+from decoding.gates.builtin import BUILTIN, DrainedGate
+from decoding.gates.protocol import Evidence, Gate
 from decoding.models.protocol import DenoisingModel
 from decoding.policy.decoding_policy import DecodingPolicy
 from decoding.policy.gate import gate_defaults
 from decoding.records.ledger import Ledger
 from decoding.repair.passes import DecodedText
 from decoding.request.job import Job
+from gate_models.gates.calibrated.pooled import POOLED
 from gate_models.gates.sources import SOURCES
 from service.generation.prepare import Prepared
 from service.schemas import generate as wire
@@ -119,8 +120,18 @@ def gate(prepared: Prepared, outcome: DecodingResult) -> wire.GateResult:
         handoff_fate=decision.handoff_fate if decision else None,
         fate_confidence=decision.fate_confidence if decision else None,
         fallback_reason=outcome.fallback_reason or (prepared.choice.fallback_reason if prepared.fallback else None),
+        evidence=evidence(prepared, outcome),
+        measured_loss=wire.MeasuredLoss(**asdict(measured)) if (measured := prepared.choice.measured) else None,
         nearest_regime=dict(prepared.choice.nearest_regime) if prepared.choice.nearest_regime else None,
     )
+
+
+def evidence(prepared: Prepared, outcome: DecodingResult) -> Evidence:
+    """What is known of the gate that a sample had; of an attempt of `auto` its version tells."""
+    if not prepared.job.attempts:
+        return prepared.choice.evidence
+    version = outcome.run.gate.version
+    return "none" if version == BUILTIN else "pooled" if version == POOLED else "audited"
 
 
 def repair(prepared: Prepared, outcome: DecodingResult) -> wire.RepairResult | None:
@@ -158,10 +169,11 @@ def _pass(attempted: DecodedText, job: Job) -> wire.PassReply:
 def policy(resolved: DecodingPolicy, gate: Gate | None = None) -> ResolvedPolicy:
     """The policy with the gate's defaults written out; of a `drained` one the threshold of the `gate` that was used."""
     fields = asdict(resolved)
+    settled: Mapping[str, float | None] = gate_defaults(resolved.gate.source)
     if resolved.gate.source == "drained" and gate is not None:
-        settled = {"threshold": gate.threshold} if isinstance(gate, DrainedGate) else {}
-    else:
-        settled = gate_defaults(resolved.gate.source)
+        settled = (
+            {"threshold": gate.threshold, "earliest": gate.earliest or None} if isinstance(gate, DrainedGate) else {}
+        )
     fields["gate"] |= {name: value for name, value in settled.items() if fields["gate"][name] is None}
     return ResolvedPolicy(**fields)
 

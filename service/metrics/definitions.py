@@ -14,6 +14,7 @@ from typing import Final, Literal, get_args
 
 from decoding.constraints import FAMILIES
 from decoding.engine.handle import FinishReason
+from decoding.gates.protocol import Evidence
 from decoding.policy.decoding_policy import PRESETS
 from decoding.policy.gate import GATE_SOURCES
 from decoding.policy.repair import SELECTORS
@@ -23,7 +24,7 @@ from gate_models.committor.choices import FREEZE_GRID
 from gate_models.gates.monitor import OUTCOMES as PAIR_OUTCOMES
 from gate_models.gates.monitor import GateState
 from gate_models.gates.sources import watched_sources
-from service.generation.prepare import FallbackCode
+from service.generation.fallback import FallbackCode
 from service.generation.replies import Decided
 
 PREFIX: Final = "astargate"
@@ -111,8 +112,17 @@ STEP_OVERHEAD = _histogram("step_overhead_seconds", "Part of a step outside the 
 DECISIONS = _counter(
     "gate_decisions", "What became of guidance.", family=_FAMILY, source=GATE_SOURCES, decision=get_args(Decided)
 )
+EVIDENCE = _counter(
+    "gate_evidence",
+    "What is known of the gates that decided: audited in the very setting, pooled over many settings, or nothing.",
+    evidence=get_args(Evidence),
+    decision=get_args(Decided),
+)
 FALLBACKS = _counter(
-    "gate_fallbacks", "Samples that no gate served.", family=_FAMILY, reason=(*get_args(FallbackCode), GATE_FAILED)
+    "gate_fallbacks",
+    "Samples that no gate of their own served.",
+    family=_FAMILY,
+    reason=(*get_args(FallbackCode), GATE_FAILED),
 )
 HANDOFF = _histogram("handoff_fraction", "Fraction of the steps at the handoff.", (*FREEZE_GRID, 0.8, 1))
 GATE_SECONDS = _histogram("gate_duration_seconds", "Wall time of one gate call, all samples due.", _FAST)

@@ -74,6 +74,7 @@ class Metrics:
         self.step_rows_limit = self._gauge(define.STEP_ROWS_LIMIT)
         self.overhead = self._histogram(define.STEP_OVERHEAD)
         self.decisions = self._counter(define.DECISIONS)
+        self.evidence = self._counter(define.EVIDENCE)
         self.fallbacks = self._counter(define.FALLBACKS)
         self.handoff = self._histogram(define.HANDOFF)
         self.gate_seconds = self._histogram(define.GATE_SECONDS)
@@ -158,7 +159,7 @@ class Metrics:
         self.waiting.set_function(lambda: sum(not generation.running for generation in list(active())))
 
     def admitted(self, prepared: Prepared) -> None:
-        """A request was admitted; `ended` must follow. Counts the samples that no gate serves."""
+        """A request was admitted; `ended` must follow. Counts the samples that no gate of their own serves."""
         with self._lock:
             self._unanswered[prepared.id] = set(range(len(prepared.jobs)))
         if prepared.fallback is not None:
@@ -185,6 +186,7 @@ class Metrics:
         self.equivalent.labels(policy, family).inc(rows.full_cfg_equivalent)
         self.skipped.labels(policy, family).inc(rows.skipped_by_eos)
         self.decisions.labels(family, gate.source, gate.decision).inc()
+        self.evidence.labels(gate.evidence, gate.decision).inc()
         if gate.handoff_fraction is not None:
             self.handoff.observe(gate.handoff_fraction)
         if sample.satisfied is not None:

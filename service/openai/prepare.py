@@ -55,7 +55,7 @@ def _check(body: CompletionRequest | ChatRequest, model: DenoisingModel) -> None
 def _canvas_request(body: CompletionRequest | ChatRequest) -> CanvasRequest:
     """The request with this server's names of its fields, and OpenAI's names for errors."""
     given: dict[str, Any] = {name: getattr(body, name) for name in _SHARED if getattr(body, name) is not None}
-    given |= {"streams_in_blocks": True, "samples": body.n or 1}
+    given |= {"streams_in_blocks": bool(body.stream), "samples": body.n or 1}
     if isinstance(body, CompletionRequest):
         return CanvasRequest(
             **given, prompt=body.prompt, gen_length=body.max_tokens, names=FieldNames(gen_length="max_tokens")

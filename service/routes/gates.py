@@ -10,6 +10,7 @@ from fastapi import APIRouter
 
 from gate_models.gates.calibrated.constant import ConstantCut, version_of
 from gate_models.gates.calibrated.drained import MEASURED, DrainedThreshold
+from gate_models.gates.calibrated.pooled import POOLED, PooledThreshold
 from gate_models.gates.learned.audit_report import AuditReport
 from gate_models.gates.learned.bundle import GateBundle
 from gate_models.gates.sources import held_sources
@@ -19,7 +20,7 @@ from service.http.errors import ApiError
 from service.lifecycle import Service
 from service.routes import examples
 from service.routes.common import ServiceDep
-from service.schemas.gates import CertifiedMargin, GateFamily, GateInfo, GateList, OfflineAudit
+from service.schemas.gates import CertifiedMargin, GateFamily, GateInfo, GateList, OfflineAudit, PooledInfo
 
 router = APIRouter(prefix="/v1", tags=["catalogue"])
 CONFIDENCE: Final = 0.95
@@ -31,7 +32,12 @@ _SHOWN: Final = ("task", "prompts", "runs", "rollouts", "fates", "horizons", "se
 @router.get("/gates", responses=examples.errors(503), summary="Gates that this server holds")
 async def gates(service: ServiceDep) -> GateList:
     """Calibrated and learned gates, one a family, source and tail width. A source that is not here needs none."""
-    return GateList(data=_listed(service), refused=[reason for _, reason in service.backend.gates.refused])
+    backend = service.backend
+    return GateList(
+        data=_listed(service),
+        refused=[reason for _, reason in backend.gates.refused],
+        pooled=None if backend.pooled is None else _pooled(backend.pooled),
+    )
 
 
 @router.get(
@@ -78,6 +84,12 @@ def _audit(report: AuditReport) -> OfflineAudit:
     content = asdict(report)
     del content["family"]
     return OfflineAudit.model_validate(content)
+
+
+def _pooled(pooled: PooledThreshold) -> PooledInfo:
+    content = asdict(pooled)
+    del content["model_hash"]
+    return PooledInfo(version=POOLED, **content)
 
 
 def _constant(cut: ConstantCut) -> GateInfo:

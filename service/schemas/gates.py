@@ -43,11 +43,37 @@ class GateInfo(Reply):
     """How it was made: prompts, rollouts, seed, data; `source` says where a cut was not measured here."""
 
 
+class PooledInfo(Reply):
+    """The `drained` gate of requests that no other gate fits: one threshold, measured over many settings at once."""
+
+    version: str
+    threshold: float | None
+    """Total variation below which it hands off; null: none that was tried keeps the loss within the margin."""
+    earliest: float
+    """No handoff before this fraction of the steps."""
+    loss: float | None
+    """Success of full CFG less the gate's, on prompts that had no say in its choice."""
+    loss_interval_95: tuple[float, float] | None
+    pairs: int
+    rows_of_full_cfg: float | None
+    """Share of full CFG's forward evaluations that the same texts took."""
+    ranges: dict[str, tuple[float, float]]
+    """What was measured from its lowest to its highest value; outside, evidence is 'none'."""
+    values: dict[str, list[str]]
+    """What was measured at these values."""
+    withheld: dict[str, dict[str, Any]]
+    """Families that it harms, with their loss: their requests keep full CFG."""
+    evidence: dict[str, Any]
+    """Loss by gate of the grid and by group of settings, seed, processor minutes."""
+
+
 class GateList(Reply):
     object: Literal["list"] = "list"
     data: list[GateInfo]
     refused: list[str]
     """Stored gates that must not be used, and why."""
+    pooled: PooledInfo | None
+    """What on_fallback 'drained' serves; null where this model was not measured, and keeps full CFG."""
 
 
 class AuditGap(Reply):

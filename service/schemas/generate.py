@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from decoding.gates.protocol import Evidence
 from decoding.policy.decoding_policy import MAX_TEMPERATURE, Preset
 from decoding.policy.gate import GateSource
 from decoding.policy.repair import Selector
@@ -98,6 +99,16 @@ class ForwardEvaluations(Reply):
     """Rows not run because an end-of-text filled the rest; no part of saved."""
 
 
+class MeasuredLoss(Reply):
+    """Success of full CFG less the gate's, with its 95 % interval."""
+
+    loss: float
+    low: float
+    high: float
+    pairs: int
+    """Pairs of texts behind it: one guided to the end, one handed off."""
+
+
 class GateResult(Reply):
     source: GateSource
     version: str | None
@@ -114,6 +125,12 @@ class GateResult(Reply):
     fate_confidence: float | None
     fallback_reason: str | None
     """Why on_fallback decided in place of a gate."""
+    evidence: Evidence
+    """What is known of the gate: 'audited' in this very setting, 'pooled' over many settings of this model, or 'none'
+    (no gate, one of your own, or a setting outside what was measured).
+    """
+    measured_loss: MeasuredLoss | None
+    """What it lost of full CFG's success where that was measured; negative where it gained."""
     nearest_regime: dict[str, Any] | None
     """The nearest setting that a gate was audited in."""
 

@@ -78,8 +78,8 @@ class OpenAIRequest(Request):
     steps: int | None = Field(None, ge=1, le=MAX_STEPS)
     """Denoising steps; by default max_tokens."""
     block_length: int | None = Field(None, ge=1, le=MAX_CANVAS)
-    """Blocks from left to right, so that a stream can move. By default the model's own or, where it decodes the whole
-    canvas at once, the longest of at most 8 that divides max_tokens; max_tokens itself decodes it at once.
+    """Blocks from left to right. By default the model's own; a stream of a model that decodes the whole canvas at once
+    gets the longest of at most 8 that divides max_tokens, so that it can move (max_tokens itself decodes it at once).
     """
     confidence: str | None = Field(None, json_schema_extra={"anyOf": [choices(*CONFIDENCE_KINDS), {"type": "null"}]})
     """As in /generate."""

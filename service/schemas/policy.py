@@ -43,6 +43,7 @@ class GateRequest(Request):
     confidence: float | None = Field(None, ge=0, le=1, description=_GATE["confidence"])
     row_price: float | None = Field(None, ge=0, le=1, description=_GATE["row_price"])
     threshold: float | None = Field(None, ge=0, le=1, description=_GATE["threshold"])
+    earliest: float | None = Field(None, ge=0, le=1, description=_GATE["earliest"])
     recheck: int | None = Field(None, ge=1, le=MAX_STEPS, description=_GATE["recheck"])
 
 
@@ -81,9 +82,7 @@ class PolicyRequest(Request):
     tail_threshold: float | None = Field(None, ge=0, le=1, description=_POLICY["tail_threshold"])
     tail_reuse: ReuseMode | None = Field(None, description=_POLICY["tail_reuse"])
     tail_refresh: int | None = Field(None, ge=1, le=MAX_STEPS, description=_POLICY["tail_refresh"])
-    on_fallback: OnFallback | None = None
-    """What a request gets that no gate serves: full guidance, none, or a 422."""
-
+    on_fallback: OnFallback | None = Field(None, description=_POLICY["on_fallback"])
     repair: RepairRequest | None = Field(None, description=_POLICY["repair"])
     budget_rows: int | None = Field(None, ge=1, description=_POLICY["budget_rows"])
 
@@ -95,6 +94,7 @@ class GateSettings(Reply):
     confidence: float | None = None
     row_price: float | None = None
     threshold: float | None = None
+    earliest: float | None = None
     recheck: int | None = None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from decoding.gates.builtin import BuiltinGates, FractionGate, NeverGate
-from decoding.gates.protocol import GateResolution, GateResolver, Regime
+from decoding.gates.protocol import Evidence, GateResolution, GateResolver, Regime
 from decoding.policy.gate import GateSettings
 from gate_models.gates.calibrated.files import nearest, read_entries, shipped_file, write_entries
 
@@ -78,6 +78,8 @@ class ConstantGates:
         if differing:
             reason = f"the constant cut of '{regime.family}' was measured at other values of {', '.join(differing)}"
             return GateResolution(None, reason, asdict(cut.regime))
+        version = version_of(cut)
+        known: Evidence = "audited" if version == MEASURED else "none"
         if cut.fraction is None:
-            return GateResolution(NeverGate(source="constant", version=version_of(cut)))
-        return GateResolution(FractionGate(cut.fraction, source="constant", version=version_of(cut)))
+            return GateResolution(NeverGate(source="constant", version=version), evidence=known)
+        return GateResolution(FractionGate(cut.fraction, source="constant", version=version), evidence=known)

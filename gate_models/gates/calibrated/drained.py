@@ -1,8 +1,9 @@
 """The `drained` gate at a threshold that was calibrated for its family, in the regime that it was measured in.
 
 Asked for without a threshold, the gate takes the calibrated one: point estimate, or with `margin` the largest threshold
-whose loss is certified. Elsewhere (another model, canvas, weight, order, ..., or with re-checks, which no calibration
-has) it takes the general default, and its version says so.
+whose loss is certified. Elsewhere (another canvas, weight, order, ...) it takes the model's pooled threshold
+(`pooled.py`). A model without one, and a gate with re-checks, which no measurement has, take the general default, and
+the gate's version says so.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from decoding.gates.builtin import BuiltinGates, DrainedGate
-from decoding.gates.protocol import GateResolution, Regime
+from decoding.gates.protocol import GateResolution, MeasuredLoss, Regime
 from decoding.policy.gate import GateSettings
 from gate_models.gates.calibrated.files import nearest, read_entries, shipped_file, write_entries
+from gate_models.gates.calibrated.pooled import POOLED, PooledThreshold
 
 __all__ = ["MEASURED", "DrainedGates", "DrainedThreshold", "read_thresholds", "shipped_thresholds", "write_thresholds"]
 FORMAT: Final = 1
@@ -42,6 +44,21 @@ class DrainedThreshold:
         """The certified threshold of the largest tabled margin up to `margin`."""
         usable = [float(eps) for eps in self.certified if float(eps) <= margin + 1e-12]
         return self.certified[f"{max(usable):g}"] if usable else None
+
+    def measured(self, threshold: float) -> MeasuredLoss | None:
+        """What `threshold` lost: on audit prompts where it was audited, else on those that chose it."""
+        reading = self.evidence.get("audit") if threshold == self.threshold else None
+        if reading is not None:
+            return _loss(reading, reading["texts"])
+        reading = self.evidence.get("curve", {}).get(f"{threshold:g}")
+        if reading is None:
+            return None
+        return _loss(reading, self.evidence["prompts"] * self.evidence.get("samples", 1))
+
+
+def _loss(reading: Mapping[str, Any], pairs: int) -> MeasuredLoss:
+    low, high = reading["loss_interval_95"]
+    return MeasuredLoss(reading["loss"], low, high, pairs)
 
 
 def shipped_thresholds() -> list[DrainedThreshold]:
@@ -71,6 +88,8 @@ class DrainedGates:
 
     thresholds: tuple[DrainedThreshold, ...]
     builtin: BuiltinGates = field(default_factory=BuiltinGates)
+    pooled: tuple[PooledThreshold, ...] = ()
+    """By model, the first of a hash counts."""
 
     def resolve(self, setting: GateSettings, regime: Regime) -> GateResolution:
         """The gate for `setting` in `regime`; a threshold of another family or regime is never borrowed."""
@@ -82,20 +101,45 @@ class DrainedGates:
         measured = closest[0]
         chosen = measured.threshold if setting.margin is None else measured.at_margin(setting.margin)
         if chosen is not None:
-            return GateResolution(DrainedGate(chosen, version=MEASURED))
+            gate = DrainedGate(chosen, version=MEASURED)
+            return GateResolution(gate, evidence="audited", measured=measured.measured(chosen))
         return GateResolution(None, _refusal(measured, setting))
 
     def _elsewhere(
         self, setting: GateSettings, regime: Regime, closest: tuple[DrainedThreshold, list[str]] | None
     ) -> GateResolution:
-        """Outside every calibration: the default threshold, which promises no margin."""
+        """Outside every calibration: the pooled threshold or the general default, which promise no margin."""
         if setting.margin is None:
-            return self.builtin.resolve(setting, regime)
+            pooled = next((one for one in self.pooled if one.model_hash == regime.model_hash), None)
+            if pooled is None or setting.recheck is not None:
+                return self.builtin.resolve(setting, regime)
+            return _at_pooled(pooled, regime)
         if closest is None:
             whose = "this request, which has no family" if regime.family is None else f"family '{regime.family}'"
             return GateResolution(None, f"no drained threshold is calibrated for {whose}; send gate.threshold instead")
         reason = f"the drained threshold of '{regime.family}' was calibrated at other values of {', '.join(closest[1])}"
         return GateResolution(None, reason, asdict(closest[0].regime))
+
+
+def _at_pooled(pooled: PooledThreshold, regime: Regime) -> GateResolution:
+    """The pooled threshold. Outside the settings that it was measured in it serves as well, and nothing is known."""
+    if pooled.threshold is None:
+        margin = pooled.evidence.get("settings", {}).get("margin", 0)
+        return GateResolution(
+            None, f"no drained threshold keeps this model's loss of success below {margin:g} over all settings"
+        )
+    if regime.family is not None and regime.family in pooled.withheld:
+        lost = pooled.withheld[regime.family]
+        low, high = lost["loss_interval_95"]
+        return GateResolution(
+            None,
+            f"the pooled drained threshold is withheld from family '{regime.family}': there it lost {lost['loss']:.2f} "
+            f"[{low:.2f}, {high:.2f}] of the success on {lost['pairs']} pairs",
+        )
+    gate = DrainedGate(pooled.threshold, pooled.earliest, version=POOLED)
+    if pooled.outside(regime):
+        return GateResolution(gate)
+    return GateResolution(gate, evidence="pooled", measured=pooled.measured)
 
 
 def _refusal(measured: DrainedThreshold, setting: GateSettings) -> str:

@@ -20,6 +20,7 @@ class Calibrated(Protocol):
 
 
 C = TypeVar("C", bound=Calibrated)
+E = TypeVar("E")
 
 
 def shipped_file(name: str) -> Path:
@@ -27,7 +28,7 @@ def shipped_file(name: str) -> Path:
     return Path(str(files("gate_models"))) / "artifacts" / name
 
 
-def read_entries(path: Path, what: str, key: str, form: int, build: Callable[[Mapping[str, Any]], C]) -> list[C]:
+def read_entries(path: Path, what: str, key: str, form: int, build: Callable[[Mapping[str, Any]], E]) -> list[E]:
     """The entries under `key` of a JSON file of format `form`. Raises `ValueError` that says what is wrong with it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

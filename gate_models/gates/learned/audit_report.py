@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from decoding.gates.protocol import MeasuredLoss
+
 REPORT: Final = "audit.json"
 POOLED: Final = "pooled"
 """In the place of a family: all audited families together."""
@@ -62,6 +64,14 @@ class AuditReport:
     judge: str
     """Language model that perplexity is by."""
     points: tuple[AuditPoint, ...]
+
+    def loss(self, source: str, tail_width: int) -> MeasuredLoss | None:
+        """Success of full CFG less that of one arm; None where it was not audited."""
+        for point in self.points:
+            if (point.source, point.tail_width) == (source, tail_width):
+                gap = point.against_full_cfg
+                return MeasuredLoss(-gap.value, -gap.high, -gap.low, self.prompts * self.samples)
+        return None
 
     def save(self, folder: Path) -> None:
         """Write the report into `folder`, one line a point."""

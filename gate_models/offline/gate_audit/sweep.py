@@ -96,12 +96,11 @@ def sweep_steps(settings: SweepSettings, steps: int) -> tuple[int, ...]:
     return tuple(sorted({step for gate in settings.gates if (step := step_at(gate, steps)) < steps}))
 
 
-def drained_step(trace: Trace, threshold: float, regime: Regime) -> int:
-    """The step before which a `drained` gate at `threshold` ends the guidance of a recorded run; its end where never.
+def drained_step(trace: Trace, gate: DrainedGate, regime: Regime) -> int:
+    """The step before which a `drained` gate ends the guidance of a recorded run; its end where never.
 
     One guided run serves every threshold: the gate reads what each step recorded.
     """
-    gate = DrainedGate(threshold)
     views = (view_before(step, trace.steps, regime, 0, {}) for step in range(1, len(trace.steps)))
     return next((view.step for view in views if gate.decide([view])[0].handoff), len(trace.steps))
 
@@ -141,7 +140,7 @@ def _runs(
     for (prompt, sample), handle in zip(wanted, recorded, strict=True):
         outcome, branch = handle.result(), {}
         regime = regime_of(handle.job, model.spec.hash)
-        drained = {drained_step(outcome.trace, threshold, regime) for threshold in settings.thresholds}
+        drained = {drained_step(outcome.trace, DrainedGate(threshold), regime) for threshold in settings.thresholds}
         for step in sorted({*sweep_steps(settings, prompt.steps), *drained}):
             if step >= len(outcome.trace.steps):
                 continue

@@ -1,4 +1,4 @@
-"""`astargate drained calibrate | policies | audit | table`: thresholds of the gate that needs no training."""
+"""`astargate drained calibrate | policies | audit | table | pooled`: thresholds of the gate that needs no training."""
 
 from __future__ import annotations
 
@@ -8,8 +8,20 @@ from typing import Annotated
 
 import typer
 
-from gate_models.offline.drained.settings import CalibrationSettings
-from service.commands.options import DECODING, MACHINE, OPTIONS, PROMPTS, Command, Opt, failures, from_settings, group
+from gate_models.offline.drained.settings import CalibrationSettings, PooledSettings
+from service.commands.options import (
+    DECODING,
+    MACHINE,
+    MEASUREMENT,
+    OPTIONS,
+    PROMPTS,
+    Command,
+    Opt,
+    failures,
+    from_settings,
+    group,
+    writable,
+)
 
 app = group("Thresholds of the `drained` gate: calibrate, audit, show.")
 
@@ -79,3 +91,38 @@ def table(
 
     with failures("drained table", OSError, ValueError):
         typer.echo(table(read_thresholds(thresholds or shipped_file("drained.json"))))
+
+
+@app.command("pooled", cls=Command)
+@from_settings(
+    PooledSettings,
+    "drained pooled",
+    panel=DECODING,
+    options={
+        "tasks": replace(OPTIONS["tasks"], old=("families", "task", "tasks")),
+        "pairs": Opt(minimum=40, panel=MEASUREMENT),
+        "margin": Opt(panel=MEASUREMENT),
+    },
+)
+def pooled(
+    settings: PooledSettings,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write, beside other models' (default: the shipped one).")
+    ] = None,
+    runs: Annotated[Path | None, typer.Option(help="File of the decoded runs; a stopped run goes on.")] = None,
+    model: Annotated[str, typer.Option(help="`mini` or a checkpoint folder.", rich_help_panel=MACHINE)] = "mini",
+    threads: Annotated[int, typer.Option(min=1, help="Torch threads of a process.", rich_help_panel=MACHINE)] = 1,
+) -> None:
+    """Measure the threshold of requests that no other gate fits: one for a model, over many settings at once.
+
+    For `mini` about twenty minutes of one core; a sixth of the pairs gives a rough one. A server reads `pooled.json`
+    in the folder of its --gates.
+    """
+    from gate_models.offline.drained.pooled import run  # noqa: PLC0415
+    from gate_models.offline.drained.table import pooled_table  # noqa: PLC0415
+
+    writable(out, "--out")
+    writable(runs, "--runs")
+    with failures("drained pooled", OSError):
+        chosen = run(settings, model=model, out=out, runs=runs, threads=threads)
+    typer.echo(pooled_table(chosen))

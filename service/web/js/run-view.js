@@ -134,12 +134,22 @@ function checks(sample) {
 
 function notes(sample) {
   const found = [];
-  if (sample.gate.fallback_reason) found.push(`No gate served this request: ${sample.gate.fallback_reason}.`);
+  if (sample.gate.fallback_reason) found.push(`No gate of its own served this request: ${sample.gate.fallback_reason}.`);
+  found.push(evidence(sample.gate));
   if (sample.gate.handoff_fate) found.push(`Gate's prediction: ${words(sample.gate.handoff_fate)}${sample.gate.predicted_horizon === null ? "" : `, horizon ${percent(sample.gate.predicted_horizon)}`}.`);
   if (sample.approximate) found.push("Approximate: base steps reused keys and values.");
   if (sample.repair) found.push(`Repair: ${plural(sample.repair.rounds, "round")}, ${plural(sample.repair.reopened, "position")} reopened, ${sample.repair.recovered ? "recovered" : "not recovered"}.`);
   if (sample.repair?.anchor_reason) found.push(`Repair began at the end of the run: ${sample.repair.anchor_reason}.`);
   return found;
+}
+
+const KNOWN = { audited: "the gate was measured in this very setting", pooled: "the gate was measured over many settings of this model together", none: "nothing was measured for this setting" };
+
+function evidence(gate) {
+  const lost = gate.measured_loss;
+  const signed = (share) => `${share < 0 ? "" : "+"}${share.toFixed(2)}`;
+  const loss = lost ? ` Loss of success ${signed(lost.loss)} [${signed(lost.low)}, ${signed(lost.high)}] on ${plural(lost.pairs, "pair")}.` : "";
+  return `Evidence: ${gate.evidence}, ${KNOWN[gate.evidence]}.${loss}`;
 }
 
 function later(summary, build) {

@@ -96,7 +96,7 @@ def test_what_is_read_off_is_what_the_engine_does(order: str, tmp_path: Path) ->
     regime = dataclasses.replace(REGIME, gen_length=12, steps=12)
     handed = 0
     for run, theta, live in asked:
-        step = drained_step(run.trace, theta, regime)
+        step = drained_step(run.trace, DrainedGate(theta), regime)
         outcome = live.result()
         assert outcome.handoff_step == (step if step < len(run.trace.steps) else None)
         if outcome.handoff_step is not None:
@@ -104,7 +104,7 @@ def test_what_is_read_off_is_what_the_engine_does(order: str, tmp_path: Path) ->
             assert run.branches[1, step].rows == outcome.ledger.total
     assert handed
     assert all(
-        step in {drained_step(run.trace, t, regime) for t in settings.thresholds}
+        step in {drained_step(run.trace, DrainedGate(t), regime) for t in settings.thresholds}
         for run in runs
         for _, step in run.branches
     )

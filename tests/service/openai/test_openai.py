@@ -6,7 +6,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from service.generation.canvas import moving_block
+from decoding.sampling.block_schedule import moving_block
 from service.schemas import openai as wire
 from tests.service.process import error_of
 

@@ -60,14 +60,21 @@ def fraction(share: float) -> Gate:
     return gate("fraction", fraction=share)
 
 
-def drained(threshold: float | None = None, *, margin: float | None = None, recheck: int | None = None) -> Gate:
+def drained(
+    threshold: float | None = None,
+    *,
+    margin: float | None = None,
+    earliest: float | None = None,
+    recheck: int | None = None,
+) -> Gate:
     """Hand off once guidance moves no distribution by more than `threshold` (total variation).
 
-    Without it the server takes the family's calibrated threshold, or with `margin` the largest one that is certified to
-    lose less success than that. With `recheck` guidance comes back for one step after every so many base steps, and
-    stays where it is not drained.
+    Without it the server takes the family's calibrated threshold, elsewhere the model's pooled one. With `margin` it
+    takes the largest one that is certified to lose less success than that. With `earliest` no handoff comes before that
+    share of the steps. With `recheck` guidance comes back for one step after every so many base steps, and stays where
+    it is not drained.
     """
-    return gate("drained", threshold=threshold, margin=margin, recheck=recheck)
+    return gate("drained", threshold=threshold, margin=margin, earliest=earliest, recheck=recheck)
 
 
 def risk(margin: float | None = None, confidence: float | None = None) -> Gate:

@@ -36,7 +36,7 @@ def samples(answers: Sequence[Sample]) -> str:
             for check in sample.checks
         )
         spent = sample.forward_evaluations
-        gate = escape(text.decision(sample.gate))
+        gate = f"{escape(text.decision(sample.gate))}<br><small>{escape(text.evidence(sample.gate))}</small>"
         if sample.gate.fallback_reason:
             gate += f"<br><small>{escape(sample.gate.fallback_reason)}</small>"
         rows.append(

@@ -33,13 +33,22 @@ def decision(gate: GateResult) -> str:
     return {"full_cfg": "guided to the end", "base": "never guided"}.get(gate.decision, gate.decision)
 
 
+def evidence(gate: GateResult) -> str:
+    """What is known of the gate, and what it was measured to lose."""
+    lost = gate.measured_loss
+    if lost is None:
+        return f"evidence {gate.evidence}"
+    return f"evidence {gate.evidence}, loss {lost.loss:+.2f} [{lost.low:+.2f}, {lost.high:+.2f}]"
+
+
 def sample(answer: Sample) -> str:
     """One line: verdict, text, rows, gate."""
     rows = answer.forward_evaluations
     shown = shorten(answer.text, SHOWN, placeholder="…")
     return (
         f"{answer.index}: {verdict(answer.satisfied)}{shown!r} "
-        f"({rows.total} of {rows.full_cfg_equivalent} rows, {decision(answer.gate)})"
+        f"({rows.total} of {rows.full_cfg_equivalent} rows, {decision(answer.gate)}, "
+        f"{evidence(answer.gate)})"
     )
 
 

@@ -111,14 +111,6 @@ class GateInfo(Reply):
     """Total variation below which a `drained` gate hands off; null: it never does, or the source has none."""
 
 
-class GateList(Reply):
-    data: list[GateInfo]
-    refused: list[str]
-    """Stored gates that must not be used, and why."""
-
-    object: Literal["list"] = "list"
-
-
 class GateSourceInfo(Reply):
     source: str
     fields: list[str]
@@ -181,6 +173,37 @@ class OfflineAudit(Reply):
     points: list[AuditedSource]
 
 
+class PooledInfo(Reply):
+    """The `drained` gate of requests that no other gate fits: one threshold, measured over many settings at once."""
+
+    version: str
+    threshold: float | None
+    """Total variation below which it hands off; null: none that was tried keeps the loss within the margin."""
+
+    earliest: float
+    """No handoff before this fraction of the steps."""
+
+    loss: float | None
+    """Success of full CFG less the gate's, on prompts that had no say in its choice."""
+
+    loss_interval_95: list[Any] | None
+    pairs: int
+    rows_of_full_cfg: float | None
+    """Share of full CFG's forward evaluations that the same texts took."""
+
+    ranges: dict[str, list[Any]]
+    """What was measured from its lowest to its highest value; outside, evidence is 'none'."""
+
+    values: dict[str, list[str]]
+    """What was measured at these values."""
+
+    withheld: dict[str, dict[str, Any]]
+    """Families that it harms, with their loss: their requests keep full CFG."""
+
+    evidence: dict[str, Any]
+    """Loss by gate of the grid and by group of settings, seed, processor minutes."""
+
+
 class PredicateInfo(Reply):
     name: str
     description: str
@@ -202,6 +225,17 @@ class GateFamily(Reply):
     gates: list[GateInfo]
     audits: list[OfflineAudit]
     """Of the learned gates that this server holds; empty where none was audited."""
+
+
+class GateList(Reply):
+    data: list[GateInfo]
+    refused: list[str]
+    """Stored gates that must not be used, and why."""
+
+    pooled: PooledInfo | None
+    """What on_fallback 'drained' serves; null where this model was not measured, and keeps full CFG."""
+
+    object: Literal["list"] = "list"
 
 
 class PresetInfo(Reply):

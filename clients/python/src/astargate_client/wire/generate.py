@@ -39,31 +39,6 @@ class ForwardEvaluations(Reply):
     """Rows not run because an end-of-text filled the rest; no part of saved."""
 
 
-class GateResult(Reply):
-    source: Literal["fraction", "constant", "recorded", "raw", "policy", "value", "risk", "drained", "never"]
-    version: str | None
-    """Null where no gate served the request."""
-
-    decision: Literal["handoff", "full_cfg", "base"]
-    """What happened: guidance ended at handoff_step, lasted to the end, or was never on."""
-
-    predicted_horizon: float | None
-    handoff_step: int | None
-    handoff_fraction: float | None
-    """handoff_step / T."""
-
-    committed_fraction: float | None
-    """Share of the canvas that was committed at the handoff."""
-
-    handoff_fate: str | None
-    fate_confidence: float | None
-    fallback_reason: str | None
-    """Why on_fallback decided in place of a gate."""
-
-    nearest_regime: dict[str, Any] | None
-    """The nearest setting that a gate was audited in."""
-
-
 class HandoffEvent(Reply):
     """Event `handoff`: guidance of one sample ended before `step`."""
 
@@ -71,6 +46,16 @@ class HandoffEvent(Reply):
     step: int
     fraction: float
     committed_fraction: float
+
+
+class MeasuredLoss(Reply):
+    """Success of full CFG less the gate's, with its 95 % interval."""
+
+    loss: float
+    low: float
+    high: float
+    pairs: int
+    """Pairs of texts behind it: one guided to the end, one handed off."""
 
 
 class Pass(Reply):
@@ -176,6 +161,40 @@ class Usage(Reply):
     prompt_tokens: int
     completion_tokens: int
     forward_evaluations: int
+
+
+class GateResult(Reply):
+    source: Literal["fraction", "constant", "recorded", "raw", "policy", "value", "risk", "drained", "never"]
+    version: str | None
+    """Null where no gate served the request."""
+
+    decision: Literal["handoff", "full_cfg", "base"]
+    """What happened: guidance ended at handoff_step, lasted to the end, or was never on."""
+
+    predicted_horizon: float | None
+    handoff_step: int | None
+    handoff_fraction: float | None
+    """handoff_step / T."""
+
+    committed_fraction: float | None
+    """Share of the canvas that was committed at the handoff."""
+
+    handoff_fate: str | None
+    fate_confidence: float | None
+    fallback_reason: str | None
+    """Why on_fallback decided in place of a gate."""
+
+    evidence: Literal["audited", "pooled", "none"]
+    """
+    What is known of the gate: 'audited' in this very setting, 'pooled' over many settings of this model, or 'none'
+    (no gate, one of your own, or a setting outside what was measured).
+    """
+
+    measured_loss: MeasuredLoss | None
+    """What it lost of full CFG's success where that was measured; negative where it gained."""
+
+    nearest_regime: dict[str, Any] | None
+    """The nearest setting that a gate was audited in."""
 
 
 class Sample(Reply):

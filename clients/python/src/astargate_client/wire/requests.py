@@ -63,6 +63,9 @@ class GateOptions(TypedDict, total=False):
     confidence: float | None
     """Confidence of that promise, in (0, 1) (source `risk`)."""
 
+    earliest: float | None
+    """No handoff before this fraction of the steps, in [0, 1] (source `drained`, with a threshold)."""
+
     fraction: float | None
     """Handoff after this fraction of the steps, in [0, 1] (source `fraction`)."""
 
@@ -191,8 +194,8 @@ class PolicySettings(TypedDict, total=False):
     guided_width: int | None
     """Positions committed per guided step; 1 follows the schedule."""
 
-    on_fallback: Literal["full_cfg", "base", "reject"] | None
-    """What a request gets that no gate serves: full guidance, none, or a 422."""
+    on_fallback: Literal["drained", "full_cfg", "base", "reject"] | None
+    """What a request gets that no gate serves: `drained` at the threshold that was measured for the model over all settings (the default of presets that have a gate), guidance to the end, none, or a 422."""
 
     order: Literal["confidence", "random", "conditional", "guidance_boost", "boost_confidence"] | None
     """Commit order while guided; afterwards confidence order, but for 'random', which stays."""

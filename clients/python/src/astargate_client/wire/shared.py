@@ -25,6 +25,7 @@ class ErrorReply(Reply):
 class GateSettings(Reply):
     source: Literal["fraction", "constant", "recorded", "raw", "policy", "value", "risk", "drained", "never"]
     confidence: float | None = None
+    earliest: float | None = None
     fraction: float | None = None
     margin: float | None = None
     recheck: int | None = None
@@ -68,6 +69,6 @@ class ResolvedPolicy(Reply):
     tail_threshold: float | None
     tail_reuse: Literal["prefix", "dual"] | None
     tail_refresh: int
-    on_fallback: Literal["full_cfg", "base", "reject"]
+    on_fallback: Literal["drained", "full_cfg", "base", "reject"]
     repair: RepairSettings | None
     budget_rows: int | None
