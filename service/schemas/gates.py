@@ -53,11 +53,11 @@ class PooledInfo(Reply):
     """No handoff before this fraction of the steps."""
     loss: float | None
     """Success of full CFG less the gate's, on prompts that had no say in its choice."""
-    loss_interval_95: tuple[float, float] | None
+    loss_interval_95: list[float] | None
     pairs: int
     rows_of_full_cfg: float | None
     """Share of full CFG's forward evaluations that the same texts took."""
-    ranges: dict[str, tuple[float, float]]
+    ranges: dict[str, list[float]]
     """What was measured from its lowest to its highest value; outside, evidence is 'none'."""
     values: dict[str, list[str]]
     """What was measured at these values."""
@@ -72,7 +72,7 @@ class GateList(Reply):
     data: list[GateInfo]
     refused: list[str]
     """Stored gates that must not be used, and why."""
-    pooled: PooledInfo | None
+    pooled: PooledInfo | None = None
     """What on_fallback 'drained' serves; null where this model was not measured, and keeps full CFG."""
 
 

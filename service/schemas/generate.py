@@ -125,11 +125,11 @@ class GateResult(Reply):
     fate_confidence: float | None
     fallback_reason: str | None
     """Why on_fallback decided in place of a gate."""
-    evidence: Evidence
+    evidence: Evidence = "none"
     """What is known of the gate: 'audited' in this very setting, 'pooled' over many settings of this model, or 'none'
     (no gate, one of your own, or a setting outside what was measured).
     """
-    measured_loss: MeasuredLoss | None
+    measured_loss: MeasuredLoss | None = None
     """What it lost of full CFG's success where that was measured; negative where it gained."""
     nearest_regime: dict[str, Any] | None
     """The nearest setting that a gate was audited in."""

@@ -100,7 +100,7 @@ def test_names_that_cannot_be(name: str) -> None:
 def test_a_learned_gate_is_the_servers(
     model: MiniModel, prompts: list[TaskPrompt], name: str, kind: type, asked: dict[str, Any]
 ) -> None:
-    """Job by job what the server prepares for the same request; a fallback is full CFG in both."""
+    """Job by job what the server prepares for the same request; a fallback is full CFG in both, which a study names."""
     jobs = EvaluationJobs.of(model, parse_policy(name), SETTINGS)
     for prompt in prompts:
         own = jobs.job(prompt, 0)
@@ -111,7 +111,7 @@ def test_a_learned_gate_is_the_servers(
                 "render_constraint": False,
                 "gen_length": prompt.gen_length,
                 "steps": prompt.steps,
-                "policy": {"preset": "handoff", **asked},
+                "policy": {"preset": "handoff", "on_fallback": "full_cfg", **asked},
             }
         )
         served = prepare(request, model, evaluate_jobs.shipped_gates(model), Settings())

@@ -62,7 +62,10 @@ def test_generate_prints_text_and_ledger(server):
 
 
 def test_generate_says_what_is_wrong(server):
-    assert "tail_width" in astargate("generate", "a", "--tail-width", "3", "--url", server.url, code=1).stderr
+    assert (
+        "tail_width"
+        in astargate("generate", "a", "--policy", "full_cfg", "--tail-width", "3", "--url", server.url, code=1).stderr
+    )
     assert astargate("generate", "a", "--url", "http://127.0.0.1:9", code=1).stderr.startswith("error: ")
     assert astargate("generate", "--constraint", "{", code=2).stderr
 

@@ -146,7 +146,8 @@ def test_a_horizon_and_a_generate_that_hands_off_there(server):
     assert total(after, "forward_rows_spent_total") == sample["forward_evaluations"]["total"]
 
     assert server.client.delete(f"/committor/horizons/{listed['id']}").status_code == 204
-    assert recorded(server)["gate"]["handoff_step"] is None
+    assert recorded(server)["gate"]["source"] == "drained"
+    assert "no horizon is recorded" in recorded(server)["gate"]["fallback_reason"]
     assert error_of(server.client.delete(f"/committor/horizons/{listed['id']}"))["code"] == "not_found"
 
 

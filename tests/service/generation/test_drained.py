@@ -6,6 +6,7 @@ import pytest
 
 from decoding.constraints import FAMILIES
 from gate_models.gates.calibrated.drained import MEASURED, shipped_thresholds
+from gate_models.gates.calibrated.pooled import POOLED, shipped_pooled
 from gate_models.offline.benchmarks.tasks import load_task
 from tests.shipped import mini
 
@@ -52,12 +53,17 @@ def test_the_calibrated_threshold_is_used_and_shown(server):
     assert answer["policy"]["gate"]["threshold"] == entry.threshold
     gate = answer["samples"][0]["gate"]
     assert (gate["version"], gate["fallback_reason"]) == (MEASURED, None)
+    assert gate["evidence"] == "audited"
+    assert gate["measured_loss"]["loss"] == entry.measured(entry.threshold).loss
+    pooled = next(one for one in shipped_pooled() if one.model_hash == mini().spec.hash)
     other = server.generate({**asked(entry), "temperature": 0.5})
-    assert other["policy"]["gate"]["threshold"] == 0.5
-    assert other["samples"][0]["gate"]["version"] == "builtin"
+    told = other["policy"]["gate"]
+    assert (told["threshold"], told["earliest"] or 0.0) == (pooled.threshold, pooled.earliest)
+    assert (other["samples"][0]["gate"]["version"], other["samples"][0]["gate"]["evidence"]) == (POOLED, "pooled")
     given = server.generate(asked(entry, threshold=0.25))
     assert given["policy"]["gate"]["threshold"] == 0.25
     assert given["samples"][0]["gate"]["version"] == "builtin"
+    assert (given["samples"][0]["gate"]["evidence"], given["samples"][0]["gate"]["measured_loss"]) == ("none", None)
 
 
 def test_a_family_whose_guidance_does_not_drain_says_so(server):
@@ -100,7 +106,7 @@ def test_gates_lists_the_thresholds(server):
         assert gate["version"] == MEASURED
 
 
-@pytest.mark.parametrize("other", [{"threshold": 0.5}, {"recheck": 2}])
+@pytest.mark.parametrize("other", [{"threshold": 0.5}, {"recheck": 2}, {"threshold": 0.5, "earliest": 0.3}])
 def test_a_margin_stands_alone(server, other):
     body = {"prompt": "x", "policy": {"gate": {"source": "drained", "margin": 0.05, **other}}}
     answer = server.client.post("/generate", json=body)

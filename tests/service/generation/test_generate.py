@@ -109,8 +109,65 @@ UNMEASURED = {"preset": "handoff", "guidance_scale": 4.0}
 """A scale at which no gate was measured."""
 
 
-def test_without_a_gate_for_the_setting_full_cfg_steps_in(server):
-    answer = server.generate(body(gen_length=16, policy=UNMEASURED))
+def test_without_a_gate_for_the_setting_the_pooled_one_steps_in(server):
+    """In a serial tail, with what is known of it; the gate that was asked for is in the reason."""
+    answer = server.generate(body(gen_length=16, policy={**UNMEASURED, "tail_width": 4}))
+    gate = only(answer)["gate"]
+    assert (gate["source"], gate["version"], gate["evidence"]) == ("drained", "pooled-1", "pooled")
+    assert "commongen-k3" in gate["fallback_reason"]
+    assert gate["measured_loss"]["low"] <= gate["measured_loss"]["loss"] <= gate["measured_loss"]["high"]
+    resolved = answer["policy"]
+    assert (resolved["gate"]["source"], resolved["tail_width"], resolved["on_fallback"]) == ("drained", 1, "drained")
+    assert resolved["gate"]["threshold"] is not None
+    spent, step = rows(answer), gate["handoff_step"]
+    assert spent["total"] == 2 * step + 16 - step
+    again = {name: resolved["gate"][name] for name in ("threshold", "earliest") if resolved["gate"][name] is not None}
+    named = {**UNMEASURED, "gate": {"source": "drained", **again}}
+    same = only(server.generate(body(gen_length=16, policy=named)))
+    assert same["text"] == only(answer)["text"]
+    assert (same["gate"]["evidence"], same["gate"]["fallback_reason"]) == ("none", None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        ({"gate": {"source": "risk", "margin": 0.01}}, "margin"),
+        ({"gate": {"source": "drained", "margin": 0.01}}, "drained threshold"),
+    ],
+)
+def test_a_promise_that_cannot_be_kept_is_full_cfg(server, policy, reason):
+    """A margin is a promise about the family; a gate that was measured over all settings makes none."""
+    answer = server.generate(body(gen_length=16, policy={**UNMEASURED, **policy}))
+    gate = only(answer)["gate"]
+    assert (gate["decision"], gate["evidence"], gate["measured_loss"]) == ("full_cfg", "none", None)
+    assert reason in gate["fallback_reason"]
+    assert rows(answer)["total"] == 32
+
+
+def test_guidance_first_stays_where_it_was_measured(server):
+    """Another guidance-first order becomes confidence order, as it does under full CFG."""
+    first = {"order": "guidance_boost", "guided_width": 8, "boost_threshold": 0.8}
+    for order, settings in (("guidance_boost", first), ("confidence", {"order": "boost_confidence"})):
+        answer = server.generate(body(gen_length=16, policy={**UNMEASURED, **settings}))
+        assert (answer["policy"]["order"], only(answer)["gate"]["evidence"]) == (order, "pooled")
+
+
+def test_outside_what_was_measured_nothing_is_known(server):
+    for change in ({"policy": {"guidance_scale": 12.0}}, {"temperature": 2.0}, {"top_p": 0.5}, {"steps": 3}):
+        gate = only(server.generate(body(gen_length=16, **change)))["gate"]
+        assert (gate["source"], gate["version"], gate["evidence"]) == ("drained", "pooled-1", "none")
+        assert gate["measured_loss"] is None
+
+
+def test_without_a_constraint_requests_save_too(server):
+    for setting in ({}, {"temperature": 0}, {"gen_length": 64}, {"gen_length": 8}):
+        answer = server.generate({"prompt": "Write one sentence about a dog.", "seed": 7, **setting})
+        assert only(answer)["gate"]["evidence"] == "pooled"
+        assert rows(answer)["saved"] >= 0.15 * rows(answer)["full_cfg_equivalent"]
+
+
+def test_full_cfg_is_one_word_away(server):
+    answer = server.generate(body(gen_length=16, policy={**UNMEASURED, "on_fallback": "full_cfg"}))
     gate = only(answer)["gate"]
     assert (gate["source"], gate["version"], gate["decision"]) == ("policy", None, "full_cfg")
     assert "commongen-k3" in gate["fallback_reason"]
@@ -133,7 +190,7 @@ def test_drained_and_never_gates_need_no_learning(server):
 
 
 def test_resolved_policy_shows_the_gate_s_defaults(server):
-    answer = server.generate(body(gen_length=8, policy={"preset": "handoff", "gate": {"source": "drained"}}))
+    answer = server.generate(body(gen_length=8, policy={"gate": {"source": "drained", "recheck": 4}}))
     assert answer["policy"]["gate"]["threshold"] == 0.5
 
 

@@ -67,7 +67,7 @@ POLICIES = fields_of(
     tail_reuse=st.sampled_from(REUSE_MODES),
     tail_refresh=st.integers(1, 9),
     guided_width=st.integers(1, 8),
-    on_fallback=st.sampled_from(["full_cfg", "base", "reject"]),
+    on_fallback=st.sampled_from(["drained", "full_cfg", "base", "reject"]),
     repair=REPAIRS,
     budget_rows=st.integers(1, 100),
 )

@@ -25,7 +25,7 @@ def client(server):
 def test_a_completion(server, client):
     answer = client.completions.create(prompt="Write one sentence.", n=2, **COMMON)
     assert (answer.object, answer.model) == ("text_completion", "mini")
-    same = server.generate({**EXTRA, "prompt": "Write one sentence.", "gen_length": 16, "block_length": 8, "seed": 3, "n": 2})  # fmt: skip  # noqa: E501
+    same = server.generate({**EXTRA, "prompt": "Write one sentence.", "gen_length": 16, "seed": 3, "n": 2})  # fmt: skip
     assert [choice.text for choice in answer.choices] == [sample["text"] for sample in same["samples"]]
     for choice, sample in zip(answer.choices, same["samples"], strict=True):
         assert choice.finish_reason == sample["finish_reason"]
@@ -41,18 +41,19 @@ def test_a_chat_completion(server, client):
     message = answer.choices[0].message
     assert (message.role, message.refusal) == ("assistant", None)
     # mini knows no roles: its turns are one text.
-    same = server.generate({**EXTRA, "prompt": "Be brief.\nWrite one sentence.", "gen_length": 16, "block_length": 8, "seed": 3})  # fmt: skip  # noqa: E501
+    same = server.generate({**EXTRA, "prompt": "Be brief.\nWrite one sentence.", "gen_length": 16, "seed": 3})  # fmt: skip  # noqa: E501
     assert message.content == same["samples"][0]["text"]
     assert answer.usage.prompt_tokens == same["usage"]["prompt_tokens"]
 
 
 @pytest.mark.parametrize("policy", [{"preset": "full_cfg"}, {"preset": "base", "tail_width": 4}, EXTRA["policy"]])
 @pytest.mark.parametrize("chat", [False, True])
-def test_the_joined_stream_is_the_plain_text(client, policy, chat):
+def test_the_joined_stream_is_the_text_in_its_blocks(client, policy, chat):
     create = client.chat.completions.create if chat else client.completions.create
     asked = {"messages": MESSAGES} if chat else {"prompt": "Write one sentence."}
     options = {**COMMON, **asked, "n": 2, "max_tokens": 32, "extra_body": {**EXTRA, "policy": policy}}
-    plain = create(**options)
+    in_blocks = {**options["extra_body"], "block_length": 8}
+    plain = create(**{**options, "extra_body": in_blocks})
     texts, reasons, usage, pieces = ["", ""], [None, None], None, 0
     for chunk in create(**options, stream=True, stream_options={"include_usage": True}):
         assert chunk.object == ("chat.completion.chunk" if chat else "text_completion")
@@ -67,6 +68,28 @@ def test_the_joined_stream_is_the_plain_text(client, policy, chat):
     assert reasons == [choice.finish_reason for choice in plain.choices]
     assert usage == plain.usage
     assert pieces > 2, "text comes in pieces"
+
+
+def test_only_a_stream_is_cut_into_blocks(client):
+    """The whole text at once is decoded as `/generate` decodes it; blocks are for those who watch."""
+    asked = {"prompt": "Write one sentence.", **COMMON}
+    assert client.completions.create(**asked).block_length is None
+    assert client.completions.create(**{**asked, "extra_body": {**EXTRA, "block_length": 4}}).block_length == 4
+    *_, last = client.completions.create(**asked, stream=True)
+    assert last.choices[0].finish_reason
+
+
+def test_without_a_policy_requests_save_and_say_on_what_evidence(client):
+    for asked in ({}, {"stream": True}, {"temperature": 0}):
+        answer = client.completions.create(
+            model="mini", prompt="Write one sentence about a dog.", max_tokens=24, seed=1, **asked
+        )
+        told = list(answer)[-1].choices[0] if "stream" in asked else answer.choices[0]
+        details = told.model_extra["astargate"]
+        assert details["gate"]["source"] == "drained"
+        assert details["gate"]["evidence"] == "pooled"
+        assert details["gate"]["measured_loss"]["pairs"] > 100
+        assert details["forward_evaluations"]["saved"] >= 0.15 * 48
 
 
 def test_models(server, client):

@@ -139,7 +139,7 @@ def test_policies_list_their_gate_settings(server):
     assert set(sources) == set(gate_policy.GATE_SOURCES)
     assert sources["risk"]["defaults"] == {"margin": 0.03, "confidence": 0.95}
     assert sources["drained"]["learned"] is False
-    assert sources["drained"]["fields"] == ["threshold", "margin", "recheck"]
+    assert sources["drained"]["fields"] == ["threshold", "margin", "earliest", "recheck"]
     assert sources["drained"]["defaults"] == {"threshold": 0.5}
 
 

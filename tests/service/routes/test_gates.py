@@ -50,6 +50,7 @@ def test_gates_of_a_folder_are_served(spawn, folder):
         for sample in answer["samples"]:
             gate = sample["gate"]
             assert (gate["source"], gate["decision"], gate["version"]) == ("policy", "handoff", "test0")
+            assert gate["evidence"] == "audited"
             assert gate["handoff_step"] in {2, 5, 8, 11, 14}
             assert gate["predicted_horizon"] is not None
             assert gate["handoff_fate"] in {"handoff", "preformed"}
@@ -61,14 +62,20 @@ def test_gates_of_a_folder_are_served(spawn, folder):
     dear = server.generate({**BODY, "policy": {"gate": {"source": "value", "row_price": 1.0}}})
     assert dear["samples"][0]["gate"]["handoff_step"] == 2
 
-    for change in ({"steps": 32}, {"temperature": 0.5}, {"top_p": 0.9}, {"policy": {"guidance_scale": 3.0}}):
+    outside = [({"steps": 32}, "none"), ({"temperature": 0.5}, "pooled"), ({"top_p": 0.9}, "none"),
+               ({"policy": {"guidance_scale": 3.0}}, "pooled")]  # fmt: skip
+    for change, evidence in outside:
         gate = server.generate({**BODY, **change})["samples"][0]["gate"]
-        assert gate["decision"] == "full_cfg"
+        assert (gate["source"], gate["version"], gate["evidence"]) == ("drained", "pooled-1", evidence)
+        assert (gate["measured_loss"] is None) == (evidence == "none")
         assert "outside the audited regime" in gate["fallback_reason"]
         assert gate["nearest_regime"]["family"] == "commongen-k3"
     count = {"constraint": {"type": "word_count", "min_words": 3, "max_words": 9}, "gen_length": 16}
     gate = server.generate(count)["samples"][0]["gate"]
-    assert gate["decision"] == "full_cfg"
+    assert (gate["source"], gate["evidence"]) == ("drained", "pooled")
+    full = server.generate({**count, "policy": {"on_fallback": "full_cfg"}})["samples"][0]["gate"]
+    assert (full["source"], full["decision"], full["evidence"], full["version"]) == ("policy", "full_cfg", "none", None)
+    assert full["fallback_reason"] == gate["fallback_reason"]
     assert "family" in gate["fallback_reason"]
     assert gate["nearest_regime"] is not None
     answer = server.client.post("/generate", json={**BODY, "steps": 32, "policy": {"on_fallback": "reject"}})

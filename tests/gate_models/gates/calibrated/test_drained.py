@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
 
 from decoding.gates.builtin import DrainedGate, FractionGate
-from decoding.gates.protocol import Regime
+from decoding.gates.protocol import GateView, MeasuredLoss, Regime
 from decoding.policy.decoding_policy import PolicyError
 from decoding.policy.gate import GATE_DEFAULTS, GateSettings
+from decoding.records.trace import StepStats
 from gate_models.gates.calibrated.constant import ConstantCut, ConstantGates
 from gate_models.gates.calibrated.drained import (
     MEASURED,
@@ -19,6 +21,7 @@ from gate_models.gates.calibrated.drained import (
     read_thresholds,
     write_thresholds,
 )
+from gate_models.gates.calibrated.pooled import POOLED, PooledThreshold, read_pooled, shipped_pooled, write_pooled
 
 REGIME = Regime("hash", "commongen-k3", 2.0, 16, 16, 1, 1.0, None, "probability", "guidance_boost", "as_is")
 PROMISED = {"0.01": None, "0.03": 0.2, "0.05": 0.4}
@@ -27,6 +30,15 @@ DIFFUSE = dataclasses.replace(
     FOUND, regime=dataclasses.replace(REGIME, family="ccg-sentiment"), threshold=None, certified={"0.03": None}
 )
 GATES = DrainedGates((FOUND, DIFFUSE))
+RANGES = {
+    "guidance_scale": (1.0, 4.0),
+    "temperature": (0.0, 1.0),
+    "gen_length": (8.0, 64.0),
+    "steps / gen_length": (0.5, 1.0),
+}
+POOL = PooledThreshold(
+    "hash", 0.7, 0.5, 0.01, (-0.02, 0.04), 250, 0.8, RANGES, {"order": ("confidence",), "end of text": ("as_is",)}
+)
 
 
 def test_without_a_threshold_the_calibrated_one_serves_its_regime() -> None:
@@ -97,3 +109,84 @@ def test_round_trip_and_clear_errors(tmp_path: Path) -> None:
     path.write_text('{"format": 7, "thresholds": []}')
     with pytest.raises(ValueError, match="format 7"):
         read_thresholds(path)
+
+
+NEVER_AT = dataclasses.replace(
+    POOL,
+    model_hash="diffuse",
+    threshold=None,
+    loss=None,
+    loss_interval_95=None,
+    pairs=0,
+    rows_of_full_cfg=None,
+    evidence={"settings": {"margin": 0.05}},
+)
+
+
+def test_the_pooled_threshold_serves_elsewhere() -> None:
+    gates = DrainedGates((FOUND, DIFFUSE), pooled=(dataclasses.replace(POOL, model_hash="another"), POOL))
+    inside = dataclasses.replace(REGIME, family=None, gen_length=24, steps=24, order="confidence")
+    choice = gates.resolve(GateSettings("drained"), inside)
+    assert choice.gate == DrainedGate(0.7, 0.5, version=POOLED)
+    assert (choice.evidence, choice.measured) == ("pooled", POOL.measured)
+    here = gates.resolve(GateSettings("drained"), REGIME)
+    assert (here.gate, here.evidence) == (DrainedGate(0.6, version=MEASURED), "audited")
+    for change in ({"guidance_scale": 9.0}, {"order": "random"}, {"plausibility": 0.1}, {"guided_width": 3}):
+        other = gates.resolve(GateSettings("drained"), dataclasses.replace(inside, **change))  # type: ignore[arg-type]
+        assert (other.gate, other.evidence, other.measured) == (choice.gate, "none", None)
+    unknown = gates.resolve(GateSettings("drained"), dataclasses.replace(inside, model_hash="new"))
+    assert (unknown.gate, unknown.evidence) == (DrainedGate(GATE_DEFAULTS["threshold"]), "none")
+    assert gates.resolve(GateSettings("drained", margin=0.05), inside).gate is None
+    assert gates.resolve(GateSettings("drained", recheck=2), inside).gate == DrainedGate(GATE_DEFAULTS["threshold"])
+
+
+def test_a_harmed_family_and_a_model_that_does_not_drain_get_no_pooled_gate() -> None:
+    elsewhere = dataclasses.replace(REGIME, steps=32)
+    lost = {"loss": 0.2, "loss_interval_95": [0.1, 0.3], "pairs": 60}
+    withheld = dataclasses.replace(POOL, withheld={"commongen-k3": lost})
+    choice = DrainedGates((), pooled=(withheld,)).resolve(GateSettings("drained"), elsewhere)
+    assert choice.gate is None
+    assert "0.20 [0.10, 0.30]" in (choice.fallback_reason or "")
+    none = DrainedGates((), pooled=(NEVER_AT,)).resolve(
+        GateSettings("drained"), dataclasses.replace(elsewhere, model_hash="diffuse")
+    )
+    assert none.gate is None
+    assert "0.05" in (none.fallback_reason or "")
+
+
+def test_what_a_calibrated_threshold_lost_comes_from_its_audit() -> None:
+    point = {"loss": 0.02, "loss_interval_95": [-0.01, 0.05]}
+    measured = dataclasses.replace(FOUND, evidence={"prompts": 90, "samples": 2, "curve": {"0.6": point, "0.4": point}})
+    assert measured.measured(0.6) == MeasuredLoss(0.02, -0.01, 0.05, 180)
+    audit = {"loss": 0.01, "loss_interval_95": [-0.02, 0.04], "texts": 40}
+    audited = dataclasses.replace(measured, evidence={**measured.evidence, "audit": audit})
+    assert audited.measured(0.6) == MeasuredLoss(0.01, -0.02, 0.04, 40)
+    assert audited.measured(0.4) == MeasuredLoss(0.02, -0.01, 0.05, 180)
+    assert FOUND.measured(0.6) is None
+
+
+def test_pooled_round_trip_and_clear_errors(tmp_path: Path) -> None:
+    path = tmp_path / "pooled.json"
+    write_pooled([POOL, NEVER_AT], path)
+    whole = json.loads(path.read_text())
+    write_pooled([POOL], path)
+    assert read_pooled(path) == [NEVER_AT, POOL]
+    assert shipped_pooled(tmp_path)[:2] == (NEVER_AT, POOL)
+    entry = whole["models"][0]
+    for wrong in ({"threshold": 0.0}, {"threshold": 3}, {"earliest": 1.0}, {"ranges": {}}, {"loss_interval_95": [1]}):
+        path.write_text(json.dumps({"format": 1, "models": [{**entry, **wrong}]}))
+        with pytest.raises(ValueError, match=r"pooled\.json"):
+            read_pooled(path)
+    path.write_text("nonsense")
+    with pytest.raises(ValueError, match="pooled thresholds"):
+        shipped_pooled(tmp_path)
+
+
+def test_no_handoff_comes_before_the_earliest_step() -> None:
+    with pytest.raises(PolicyError, match=r"gate\.threshold"):
+        GateSettings("drained", earliest=0.3)
+    gate = GATES.resolve(GateSettings("drained", threshold=0.5, earliest=0.25), REGIME).gate
+    assert gate == DrainedGate(0.5, 0.25)
+    drained = StepStats(0, "guided", 0, (), (), (), 9, (), total_variation_left=0.1, word_open=False)
+    views = [GateView(REGIME, step, 3, 9, (drained,)) for step in (1, 3, 4, 16)]
+    assert [decision.handoff for decision in gate.decide(views)] == [False, False, True, True]

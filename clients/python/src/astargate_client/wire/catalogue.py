@@ -186,12 +186,12 @@ class PooledInfo(Reply):
     loss: float | None
     """Success of full CFG less the gate's, on prompts that had no say in its choice."""
 
-    loss_interval_95: list[Any] | None
+    loss_interval_95: list[float] | None
     pairs: int
     rows_of_full_cfg: float | None
     """Share of full CFG's forward evaluations that the same texts took."""
 
-    ranges: dict[str, list[Any]]
+    ranges: dict[str, list[float]]
     """What was measured from its lowest to its highest value; outside, evidence is 'none'."""
 
     values: dict[str, list[str]]
@@ -232,10 +232,9 @@ class GateList(Reply):
     refused: list[str]
     """Stored gates that must not be used, and why."""
 
-    pooled: PooledInfo | None
-    """What on_fallback 'drained' serves; null where this model was not measured, and keeps full CFG."""
-
     object: Literal["list"] = "list"
+    pooled: PooledInfo | None = None
+    """What on_fallback 'drained' serves; null where this model was not measured, and keeps full CFG."""
 
 
 class PresetInfo(Reply):

@@ -184,17 +184,17 @@ class GateResult(Reply):
     fallback_reason: str | None
     """Why on_fallback decided in place of a gate."""
 
-    evidence: Literal["audited", "pooled", "none"]
+    nearest_regime: dict[str, Any] | None
+    """The nearest setting that a gate was audited in."""
+
+    evidence: Literal["audited", "pooled", "none"] = "none"
     """
     What is known of the gate: 'audited' in this very setting, 'pooled' over many settings of this model, or 'none'
     (no gate, one of your own, or a setting outside what was measured).
     """
 
-    measured_loss: MeasuredLoss | None
+    measured_loss: MeasuredLoss | None = None
     """What it lost of full CFG's success where that was measured; negative where it gained."""
-
-    nearest_regime: dict[str, Any] | None
-    """The nearest setting that a gate was audited in."""
 
 
 class Sample(Reply):
