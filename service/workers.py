@@ -19,7 +19,7 @@ LARGE_BODY: Final = 32 << 10
 """Bytes from which a body is prepared in a lane of its own: what a body costs grows with its length."""
 
 
-class Lane(Enum):
+class WorkerLane(Enum):
     """A kind of work."""
 
     PREPARE = "prepare"
@@ -32,7 +32,12 @@ class Lane(Enum):
     """Writes answers and events."""
 
 
-THREADS: Final[Mapping[Lane, int]] = {Lane.PREPARE: 2, Lane.LARGE: 1, Lane.LOOKUP: 2, Lane.ANSWER: 2}
+THREADS: Final[Mapping[WorkerLane, int]] = {
+    WorkerLane.PREPARE: 2,
+    WorkerLane.LARGE: 1,
+    WorkerLane.LOOKUP: 2,
+    WorkerLane.ANSWER: 2,
+}
 """Few: more would only fight the engine and the loop for the interpreter."""
 
 
@@ -44,11 +49,11 @@ class Workers:
             lane: ThreadPoolExecutor(threads, f"astargate-worker-{lane.value}") for lane, threads in THREADS.items()
         }
 
-    async def run(self, lane: Lane, function: Callable[[], T]) -> T:
+    async def run(self, lane: WorkerLane, function: Callable[[], T]) -> T:
         """The result of `function`; where the caller is cancelled before it has begun, it never runs."""
         return await asyncio.get_running_loop().run_in_executor(self._pools[lane], function)
 
-    def submit(self, lane: Lane, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    def submit(self, lane: WorkerLane, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """The future of a call; any thread."""
         return self._pools[lane].submit(function, *args, **kwargs)
 

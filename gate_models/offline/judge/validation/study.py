@@ -23,7 +23,7 @@ from gate_models.offline.judge.model.language_model import LanguageModel, SmolLM
 from gate_models.offline.judge.validation.agreement import Agreement, Verdicts, accepted, agreement, between_passes
 from gate_models.offline.judge.validation.fit import REPEATS, Matrix, cross_validate, fit
 from gate_models.offline.judge.validation.report import markdown
-from gate_models.offline.judge.validation.results import HUMAN, OUR_TEXTS, Study
+from gate_models.offline.judge.validation.results import HUMAN, OUR_TEXTS, JudgeStudy
 from gate_models.offline.judge.validation.robustness import references, robustness
 
 
@@ -60,7 +60,7 @@ def run(
     return markdown(result)
 
 
-def study(texts: Sequence[SheetText], said: Sequence[Label], model: LanguageModel, facts: dict[str, Any]) -> Study:
+def study(texts: Sequence[SheetText], said: Sequence[Label], model: LanguageModel, facts: dict[str, Any]) -> JudgeStudy:
     """Everything but the files."""
     votes = accepted(said)
     missing = [text.id for text in texts if text.id not in votes]
@@ -78,7 +78,7 @@ def study(texts: Sequence[SheetText], said: Sequence[Label], model: LanguageMode
 
     own = [text for text in texts if text.source == "ours"]
     human = references()
-    return Study(
+    return JudgeStudy(
         weights=weights,
         overall={"all texts": within(np.ones_like(ours)), OUR_TEXTS: within(ours), HUMAN: within(~ours)},
         families=_by(texts, "family", sorted({text.family for text in own}), within),
@@ -128,7 +128,7 @@ def _label_shares(texts: Sequence[SheetText], said: Sequence[Label]) -> dict[str
     return shares
 
 
-def _figures(result: Study) -> dict[str, Any]:
+def _figures(result: JudgeStudy) -> dict[str, Any]:
     """What the judge's file says of itself."""
     return {
         "cross_validated": {name: asdict(value) for name, value in result.overall.items()},
