@@ -97,7 +97,7 @@ def _errors() -> list[Builder[Panel]]:
               Query(gauge(define.CONNECTIONS_LIMIT), "limit")),
         lines("Connections ended early", "By reason: no_room asks for more places; the others are clients that "
               "send too much, too slowly or no HTTP, or that do not read.", "short",
-              Query(f"{rate(define.CONNECTIONS_REFUSED, 'reason')} > 0", "{{reason}}"), stacked=True),
+              Query(rate(define.CONNECTIONS_REFUSED, "reason"), "{{reason}}"), stacked=True),
     ]  # fmt: skip
 
 
