@@ -7,7 +7,7 @@ from typing import Any, Final
 import typer
 from typer.core import TyperGroup
 
-from service.commands import generate, key, model_tools, models, serve
+from service.commands import generate, key, models, random_model, serve
 from service.commands.offline import (
     bench,
     card,
@@ -72,8 +72,8 @@ app.command("judge-fit", rich_help_panel=BUILDING)(judge.fit)
 app.command("judge-sheet", rich_help_panel=BUILDING)(judge.sheet)
 app.command("label", rich_help_panel=BUILDING)(judge.label)
 app.add_typer(train.app, name="train", rich_help_panel=BUILDING)
-app.command("random-model", rich_help_panel=SERVING)(model_tools.random_model)
-app.command("sizing", rich_help_panel=SERVING)(model_tools.sizing)
+app.command("random-model", rich_help_panel=SERVING)(random_model.run)
+app.command("sizing", rich_help_panel=SERVING)(bench.sizing)
 app.command("build-prompts", rich_help_panel=BUILDING)(card.build_prompts)
 app.command("card", rich_help_panel=BUILDING)(card.run)
 

@@ -210,7 +210,7 @@ class Service:
             logger.info("the API keys are read anew: %d", len(self.keyring.entries))
 
     def hurry(self) -> None:
-        """Let a drain wait no longer: what still runs is told that the server shuts down."""
+        """Let a drain wait no longer: what still runs ends with the error that the server shuts down."""
         self._hurried.set()
         self._idle.set()
         if self._jobs is not None:

@@ -43,10 +43,11 @@ def test_every_relative_link_resolves(page: Path) -> None:
     assert broken == []
 
 
-def test_the_index_names_every_page_of_the_documentation() -> None:
-    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
-    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
-    assert {name for name in pages if f"({name})" not in index} == set()
+@pytest.mark.parametrize("folder", ["docs", "docs/results"])
+def test_the_index_names_every_page_of_a_folder_once(folder: str) -> None:
+    index = (ROOT / folder / "README.md").read_text(encoding="utf-8")
+    pages = {path.name for path in (ROOT / folder).glob("*.md")} - {"README.md"}
+    assert {name: index.count(f"]({name})") for name in pages} == dict.fromkeys(pages, 1)
 
 
 def test_the_page_of_the_structure_names_paths_that_exist() -> None:

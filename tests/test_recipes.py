@@ -179,8 +179,8 @@ def answers(copy: Copy, tmp_path_factory: pytest.TempPathFactory) -> dict[str, A
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    answered: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answered
 
 
 def test_the_repository_does_not_know_these_names() -> None:

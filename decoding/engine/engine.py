@@ -336,7 +336,7 @@ class Engine:
 
 
 def _failure(message: str, cause: Exception) -> DecodingError:
-    """An error of a request that keeps its cause: whoever logs it under the request's own id shows both."""
+    """An error of a request that keeps its cause: a log line under the request's own id shows both."""
     error = DecodingError(message)
     error.__cause__ = cause
     return error

@@ -1,4 +1,4 @@
-"""Continue a state N times under a policy: the raw material of committors, audits and repair selectors."""
+"""Continues a half-decoded text N times with new noise: the share that succeeds says what it is worth to go on so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows to candidates: buckets, tiles, logits at masked positions only, in fixed-size chunks.
+"""Runs the model on the rows of one step, and samples a candidate token for every masked position.
 
 Conditional and unconditional rows of all requests share forwards. In invariant mode every matrix product has a shape
 that depends on the bucket alone (a request's own length rounded up), so a row's numbers do not depend on what shares

@@ -1,4 +1,4 @@
-"""Gates: what switches guidance off. Here those that need no learning; learned ones are injected by the layer above."""
+"""What a gate is: it sees a run so far, and decides at a checkpoint whether guidance goes on or ends."""
 
 from __future__ import annotations
 

@@ -75,8 +75,8 @@ def read_irregular(folder: Path) -> dict[str, set[str]]:
 def surface_concepts(text: str, concepts: list[str], irregular: dict[str, set[str]]) -> tuple[str, ...]:
     """The words of `text` that realise `concepts`; () unless every concept is found."""
     words = set(re.findall(r"[a-z0-9']+", text))
-    found = [next(iter(sorted(words & inflections(concept, irregular))), None) for concept in concepts]
-    return tuple(dict.fromkeys(word for word in found if word)) if all(found) else ()
+    surfaces = [next(iter(sorted(words & inflections(concept, irregular))), None) for concept in concepts]
+    return tuple(dict.fromkeys(word for word in surfaces if word)) if all(surfaces) else ()
 
 
 def _is_sentence(text: str) -> bool:

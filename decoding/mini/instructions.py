@@ -153,13 +153,13 @@ def keyword_frequency(pool: Pool, rng: random.Random) -> Draw | None:
     if record is None or not words:
         return None
     word = rng.choice(words)
-    found = pool.text(record.ids).lower().count(word)
-    if relation == AT_LEAST and found < 2 and rng.random() < 0.7:
+    occurrences = pool.text(record.ids).lower().count(word)
+    if relation == AT_LEAST and occurrences < 2 and rng.random() < 0.7:
         return None
     if relation == AT_LEAST:
-        constraint = KeywordFrequency(word, relation, max(1, found - (rng.random() < 0.15)))
+        constraint = KeywordFrequency(word, relation, max(1, occurrences - (rng.random() < 0.15)))
     else:
-        constraint = KeywordFrequency(word, relation, found + rng.choice((1, 1, 2)))
+        constraint = KeywordFrequency(word, relation, occurrences + rng.choice((1, 1, 2)))
     how_often = times(relation, constraint.count, "time", rng)
     parts = [say(constraint, phrasings.KEYWORD_FREQUENCY, rng, word=word, times=how_often)]
     return Draw(record.ids, compose(parts, rng, subject_of(record, rng, 0.4)), (constraint,))
@@ -176,12 +176,12 @@ def letter_frequency(pool: Pool, rng: random.Random) -> Draw | None:
     some = [pool.long(rng) if rng.random() < 0.1 else pool.any(rng) for _ in range(rng.choice((2, 4, 8)))]
     ranked = sorted(some, key=lambda record: pool.text(record.ids).lower().count(letter) / len(record.ids))
     record = ranked[-1] if relation == AT_LEAST else ranked[0]
-    found = pool.text(record.ids).lower().count(letter)
+    occurrences = pool.text(record.ids).lower().count(letter)
     if relation == AT_LEAST:
-        constraint = LetterFrequency(letter, relation, max(1, found - rng.choice((0, 0, 1, 2))))
+        constraint = LetterFrequency(letter, relation, max(1, occurrences - rng.choice((0, 0, 1, 2))))
     else:
-        constraint = LetterFrequency(letter, relation, found + rng.choice((1, 1, 2)))
-    if not found and relation == AT_LEAST:
+        constraint = LetterFrequency(letter, relation, occurrences + rng.choice((1, 1, 2)))
+    if not occurrences and relation == AT_LEAST:
         return None
     how_often = times(relation, constraint.count, "time", rng)
     parts = [say(constraint, phrasings.LETTER_FREQUENCY, rng, letter=letter, times=how_often)]
@@ -194,13 +194,13 @@ def capital_frequency(pool: Pool, rng: random.Random) -> Draw | None:
     relation = rng.choice((AT_LEAST, AT_LEAST, LESS_THAN))
     wanted = rng.choice((1, 1, 2, 2, 3, 3, 4, 5, 6, 8)) if relation == AT_LEAST else rng.choice((0, 0, 0, 1, 1, 2, 3))
     ids = capitals.shout(record.ids, wanted, pool, rng)
-    found = capitals.count(pool.text(ids))
-    if len(ids) > MAX_TOKENS or (relation == AT_LEAST and not found):
+    capital_words = capitals.count(pool.text(ids))
+    if len(ids) > MAX_TOKENS or (relation == AT_LEAST and not capital_words):
         return None
     if relation == AT_LEAST:
-        constraint = CapitalFrequency(relation, max(1, found - (rng.random() < 0.15)))
+        constraint = CapitalFrequency(relation, max(1, capital_words - (rng.random() < 0.15)))
     else:
-        constraint = CapitalFrequency(relation, found + rng.choice((1, 1, 2)))
+        constraint = CapitalFrequency(relation, capital_words + rng.choice((1, 1, 2)))
     number = times(relation, constraint.count, "word", rng)
     how_often = times(relation, constraint.count, "time", rng)
     parts = [say(constraint, phrasings.CAPITAL_FREQUENCY, rng, number=number, times=how_often)]

@@ -157,14 +157,14 @@ class Pool:
 
     def _score(self) -> dict[str, list[Record]]:
         """Records of clear sentiment (P >= 0.8 of the target) under the shipped classifier."""
-        found: dict[str, list[Record]] = {"positive": [], "negative": []}
+        by_polarity: dict[str, list[Record]] = {"positive": [], "negative": []}
         for source in self.sources:
             records = _stride(self.corpora[source], _SCORED[source])
             scores = shipped_sentiment().probability_positive([self.text(record.ids) for record in records])
             for record, positive in zip(records, scores, strict=True):
                 if not 0.2 < positive < 0.8:
-                    found["positive" if positive > 0.5 else "negative"].append(record)
-        return found
+                    by_polarity["positive" if positive > 0.5 else "negative"].append(record)
+        return by_polarity
 
     def _match(self, topics: Sequence[Topic], rng: random.Random) -> list[tuple[Topic, list[Record]]]:
         """For each topic, records that are on topic and free of the forbidden branch."""

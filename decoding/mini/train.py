@@ -1,4 +1,4 @@
-"""Train `mini`: LLaDA's SFT objective on self-supervised instructions, resumable, scheduled by compute time.
+"""Trains `mini` to fill in masked texts that fit an instruction (LLaDA's SFT objective); it can be stopped and resumed.
 
 One or more processes with one thread each average their gradients (DistributedDataParallel over gloo). The learning
 rate is a trapezoid over the time budget: linear warm-up, constant, then linear decay. An exponential moving average is

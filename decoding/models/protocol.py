@@ -1,4 +1,4 @@
-"""The one small protocol behind which every architecture lives."""
+"""What every model offers to the decoder: one small protocol, whatever its architecture."""
 
 from __future__ import annotations
 

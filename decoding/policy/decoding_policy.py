@@ -1,4 +1,4 @@
-"""What a request asks of the decoder: guidance x gate x tail x repair x budget, freely combined.
+"""What a request asks of the decoder: guidance, what ends it, the steps after it, repair and a budget.
 
 These dataclasses, with those of `gate` and `repair`, are the one home of the policy's fields; the HTTP schema and the
 SDK are generated from them. They are checked when built; `PolicyError.param` names the field at fault.

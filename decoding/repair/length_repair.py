@@ -29,8 +29,8 @@ class Moved:
 def words_missing(context: RepairContext) -> int:
     """Words that the text lacks (negative: has too many); 0 where length is not what is wrong.
 
-    Too long is a text of which some check would score better without any one of its words; as many are too many as have
-    to go from its end until that check holds.
+    A text is too long where some check would score better without any one of its words. Its surplus is the
+    number of words that have to go from its end until that check holds.
     """
     words, predicate = written_words(context.decoded.text), context.predicate
     lacking = predicate.minimum_words() - len(words)

@@ -2,7 +2,7 @@
 
 A text that satisfies the predicate ends it. Otherwise, while rounds and budget last, positions of the best text so far
 are reopened and decoded again under guidance; after the last round the next attempt decodes from the start. The best
-text by graded score is kept, the earliest among equals. Whoever drives it runs the jobs that it asks for.
+text by graded score is kept, the earliest among equals. Its caller runs the jobs that it asks for.
 
 At temperature 0 no round is run twice: one that could only repeat a text ends its attempt's repair, and attempts that
 repeat earlier ones are not begun where nothing else is left.

@@ -1,4 +1,4 @@
-"""Which committed positions are reopened: rankings that need no row. Those by rollouts are in `loop`.
+"""Which positions of a failed text are decoded again: rankings that run no model. Those by rollouts are in `loop`.
 
 A ranking gives every candidate position a tuple of keys; smaller comes first, ties go to the smaller position.
 """

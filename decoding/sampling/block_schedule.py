@@ -1,4 +1,4 @@
-"""Quota of one request: blocks of the canvas, steps per block, masks left over steps left. Never looks at a batch."""
+"""How many positions a request commits at each step: the blocks of its canvas, and the steps for each of them."""
 
 from __future__ import annotations
 

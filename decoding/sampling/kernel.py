@@ -1,4 +1,4 @@
-"""One denoising step as pure functions on tensors: tilt -> suppress -> sample -> confidence -> commit.
+"""One denoising step as pure functions on tensors: guide the logits, forbid tokens, sample, score, choose what is kept.
 
 Shapes: M positions (any mix of requests, each masked and in its request's active block), V vocabulary entries. Every
 function treats each position alone, so results do not depend on what else is in the batch. Works in the dtype given

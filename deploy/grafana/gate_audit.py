@@ -80,7 +80,7 @@ def _audit() -> list[Builder[Panel]]:
               Query(f"{increase(define.AUDIT_PAIRS, 'outcome')} > 0", "{{outcome}}"), stacked=True),
         lines("Dropped audits", "Audits that were due and not run; many of them bias the gap.", "short",
               Query(increase(define.AUDIT_DROPPED), "dropped")),
-        lines("Waiting audits", "Audits in the database that are queued or running, whoever runs them.", "short",
+        lines("Waiting audits", "Audits in the database that are queued or running, on any server.", "short",
               Query(f"max({selected(define.AUDITS_WAITING)})", "waiting")),
         lines("Rows of audits", "Forward evaluations a second that the audit spends, in rows that nobody else wanted.",
               "short", Query(rate(define.ROWS, purpose="audit"), "rows")),

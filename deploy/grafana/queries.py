@@ -54,7 +54,7 @@ def rate(metric: Metric, *by: str, part: str = "", **where: str) -> str:
 
 
 def increase(metric: Metric, *by: str, part: str = "", window: str = RANGE, **where: str) -> str:
-    """Events in a window: the dashboard's time range unless told otherwise."""
+    """Events in a window; without one, in the dashboard's time range."""
     return _sum(metric, by, f"increase({selected(metric, _part(metric, part), **where)}[{window}])")
 
 

@@ -35,7 +35,7 @@ _MARGINS = (0.10, 0.16, 0.80, 0.66)
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What is asked of which Prometheus: a time range in seconds, All in every variable."""
+    """Asks one Prometheus for a time range in seconds, with All in every variable."""
 
     url: str
     start: float
@@ -52,16 +52,16 @@ class View:
     def ask(self, path: str, **parameters: Any) -> list[dict[str, Any]]:
         reply = httpx.get(f"{self.url}/api/v1/{path}", params=parameters, timeout=60)
         reply.raise_for_status()
-        found: list[dict[str, Any]] = reply.json()["data"]["result"]
-        return found
+        result: list[dict[str, Any]] = reply.json()["data"]["result"]
+        return result
 
     def over_time(self, text: str) -> list[dict[str, Any]]:
         step = max(1.0, (self.end - self.start) / POINTS)
         return self.ask("query_range", query=self.expression(text), start=self.start, end=self.end, step=step)
 
     def now(self, text: str) -> float:
-        found = self.ask("query", query=self.expression(text), time=self.end)
-        return float(found[0]["value"][1]) if found else math.nan
+        samples = self.ask("query", query=self.expression(text), time=self.end)
+        return float(samples[0]["value"][1]) if samples else math.nan
 
 
 def legend(template: str, labels: Mapping[str, str]) -> str:
@@ -78,18 +78,18 @@ def _times(values: list[list[Any]]) -> Any:
 def draw_lines(axes: Axes, panel: dict[str, Any], view: View) -> None:
     """A time series panel; a stacked one as areas."""
     stacked = panel["fieldConfig"]["defaults"].get("custom", {}).get("stacking", {}).get("mode") == "normal"
-    found = [(target, series) for target in panel["targets"] for series in view.over_time(target["expr"])]
-    if not found:
+    curves = [(target, series) for target in panel["targets"] for series in view.over_time(target["expr"])]
+    if not curves:
         axes.text(0.5, 0.5, "no data", ha="center", va="center", transform=axes.transAxes, color="grey")
         return
-    names = [legend(target["legendFormat"], series["metric"]) for target, series in found]
+    names = [legend(target["legendFormat"], series["metric"]) for target, series in curves]
     if stacked:
-        moments = sorted({moment for _, series in found for moment, _ in series["values"]})
-        table = [dict(series["values"]) for _, series in found]
+        moments = sorted({moment for _, series in curves for moment, _ in series["values"]})
+        table = [dict(series["values"]) for _, series in curves]
         heights = np.nan_to_num([[float(row.get(moment, 0)) for moment in moments] for row in table])
         axes.stackplot(_times([[moment, 0] for moment in moments]), heights, labels=names, alpha=0.7)
     else:
-        for name, (_, series) in zip(names, found, strict=True):
+        for name, (_, series) in zip(names, curves, strict=True):
             values = [float(value) for _, value in series["values"]]
             axes.plot(_times(series["values"]), values, label=name, lw=1.3, marker="." if len(values) < 8 else None)
     if any(names):
@@ -98,8 +98,8 @@ def draw_lines(axes: Axes, panel: dict[str, Any], view: View) -> None:
 
 def draw_cells(axes: Axes, panel: dict[str, Any], view: View) -> None:
     """A heatmap of a cumulative histogram."""
-    found = view.over_time(panel["targets"][0]["expr"])
-    ordered = sorted(found, key=lambda series: float(series["metric"]["le"]))
+    buckets = view.over_time(panel["targets"][0]["expr"])
+    ordered = sorted(buckets, key=lambda series: float(series["metric"]["le"]))
     moments = sorted({moment for series in ordered for moment, _ in series["values"]})
     table = [dict(series["values"]) for series in ordered]
     cumulative = np.nan_to_num([[float(row.get(moment, 0)) for moment in moments] for row in table])
@@ -117,8 +117,8 @@ def draw_number(axes: Axes, panel: dict[str, Any], view: View) -> None:
 
 
 def draw_rows(axes: Axes, panel: dict[str, Any], view: View) -> None:
-    found = view.ask("query", query=view.expression(panel["targets"][0]["expr"]), time=view.end)
-    lines = [", ".join(f"{name}: {value}" for name, value in sorted(series["metric"].items())) for series in found]
+    samples = view.ask("query", query=view.expression(panel["targets"][0]["expr"]), time=view.end)
+    lines = [", ".join(f"{name}: {value}" for name, value in sorted(series["metric"].items())) for series in samples]
     axes.text(0, 0.9, "\n".join(lines), va="top", fontsize=8, transform=axes.transAxes)
     axes.set_axis_off()
 

@@ -1,4 +1,4 @@
-"""Cross-fitting: a* is chosen on one half of the rollouts and read on the other, so that chance does not flatter it.
+"""Cross-fitting: the handoff step is chosen on half of the rollouts and read on the others: chance flatters nothing.
 
 Appendix C.5. Given a cell's k successes in N independent rollouts, a random half-split is hypergeometric, so counts
 suffice. Cells that share random numbers are split by rollout instead, jointly over the arms of a state. Mirrored pairs

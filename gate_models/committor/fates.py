@@ -1,4 +1,4 @@
-"""What guidance does for a prompt: six handoff fates by freeze sweep, four (and a residual) by weight sweep.
+"""What guidance does for a prompt (helps, harms, is not needed, ...): a fate, read off success rates along a sweep.
 
 The paper leaves the order of the tests open; ours, and the rules it does not spell out, stand at each function. Rates
 are compared with a slack of 1e-9, so that 0.9 - 0.8 counts as 0.1.

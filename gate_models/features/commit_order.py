@@ -1,4 +1,4 @@
-"""The shape of the commit order: where and when positions were decided (paper Appendix H, "commit-order shape")."""
+"""Features of where and when the positions of a text were decided (paper Appendix H, "commit-order shape")."""
 
 from __future__ import annotations
 

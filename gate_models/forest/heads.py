@@ -1,4 +1,4 @@
-"""The paper's two heads (Appendix H.1): a fate head and an ordinal head, random forests of 400 trees, leaves of 5.
+"""Two random forests that predict what guidance does for a prompt and when it may end (the paper's, Appendix H.1).
 
 scikit-learn estimators: `__init__` only stores, `fit` returns self, learned attributes end in `_`. Train within a
 family, with folds grouped by prompt so that the weight variants of a prompt stay together (`GroupKFold(5)`).

@@ -1,4 +1,4 @@
-"""Which gates the shadow audit watches, how they are told apart, and what a request gets while one is suspended."""
+"""Which gates the shadow audit watches, how they are distinguished, and what a request gets while one is suspended."""
 
 from __future__ import annotations
 

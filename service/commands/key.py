@@ -1,4 +1,4 @@
-"""astargate key"""
+"""`astargate key`: makes an API key and the line that a key file holds of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""astargate models"""
+"""`astargate models`: shows a model's hash and limits, and the architectures that can be loaded."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, Final, TypeVar
 
 from decoding.engine.engine import Engine, EngineClosedError
@@ -73,23 +74,24 @@ class Finished:
     recorded_rows: int
 
 
+@dataclass(eq=False)
 class JobRun:
     """`in_flight` continuations are in the engine at a time; `stop` ends the run with `StoppedError`."""
 
-    def __init__(
-        self,
-        job: JobRecord,
-        plan: CommittorPlan,
-        model: DenoisingModel,
-        engine: Engine,
-        store: JobStore,
-        stop: threading.Event,
-        in_flight: int,
-        on_rollouts: Callable[[int], None],
-    ) -> None:
-        self.job, self.plan, self.model, self.engine, self.store = job, plan, model, engine, store
-        self.stop, self.in_flight, self.on_rollouts = stop, in_flight, on_rollouts
-        self.judge: Judge = judge_of(model, plan.job.constraint or {})
+    job: JobRecord
+    plan: CommittorPlan
+    model: DenoisingModel
+    engine: Engine
+    store: JobStore
+    stop: threading.Event
+    in_flight: int
+    on_rollouts: Callable[[int], None]
+    """Called with the number of continuations that were saved."""
+
+    @cached_property
+    def judge(self) -> Judge:
+        """Judges one continuation."""
+        return judge_of(self.model, self.plan.job.constraint or {})
 
     def run(self) -> Finished:
         """Everything measured.

@@ -1,4 +1,4 @@
-"""`repair.anchor` as a client may ask for it: the end of the run, a fraction of its steps, or the peak of q0.
+"""Where a repair begins (`repair.anchor`): the end of the run, a fraction of its steps, or where it promised most.
 
 A peak becomes the step that the caller has measured, or the end of the run and the reason why; the decoder knows
 neither.

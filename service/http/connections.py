@@ -154,7 +154,7 @@ class Reader(h11.Connection):
         self._chunks = self._bytes = 0
 
     def next_event(self) -> Any:
-        """The next event, also told to `on_event`. Raises `h11.RemoteProtocolError`, kept as `failure`."""
+        """The next event, also given to `on_event`. Raises `h11.RemoteProtocolError`, kept as `failure`."""
         try:
             event = super().next_event()
             self._check(event)
@@ -285,7 +285,7 @@ class BoundedProtocol(H11Protocol):
             self._refuse(ApiError(408, f"the headers took longer than {seconds:g} seconds", code="too_slow"))
 
     def _seen(self, event: Any) -> None:
-        """Told of every event before uvicorn is."""
+        """Hears of every event before uvicorn does."""
         if isinstance(event, h11.Request | h11.EndOfMessage) and self._read_timer is not None:
             self._read_timer.cancel()
             self._read_timer = None

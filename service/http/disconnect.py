@@ -20,7 +20,7 @@ class ClientGoneError(Exception):
 
 
 class StreamEndedError(Exception):
-    """A stream has told its client why it ended early; nothing more can be answered."""
+    """A stream has said to its client why it ended early; nothing more can be answered."""
 
 
 def deadline_passed() -> DecodingError:

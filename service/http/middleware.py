@@ -92,7 +92,7 @@ class HeadAsGet:
 class AllowedHosts:
     """Answers 421 where the header Host has none of `hosts`: a page elsewhere may point its own name at this server.
 
-    Health is told under any name: probes ask by address.
+    Health is answered under any name: probes ask by address.
     """
 
     def __init__(self, app: ASGIApp, hosts: list[str]) -> None:

@@ -84,7 +84,7 @@ class TextView(SampleView):
 
     def end(self, outcome: DecodingResult, sample: Sample) -> list[bytes]:
         if not sample.text.startswith(self._sent):
-            raise RuntimeError(f"the stream told {len(self._sent)} characters that are not the text's")
+            raise RuntimeError(f"the stream sent {len(self._sent)} characters that are not the text's")
         parts = self._send(sample.text)
         last = {"finish_reason": sample.finish_reason, "astargate": replies.details(sample).model_dump()}
         return [*parts, self._chunk(self.text.shape.delta("") | last)]

@@ -1,1 +1,1 @@
-"""One file a concern; each has a `router`."""
+"""The HTTP routes: one file a concern, each with a `router`."""

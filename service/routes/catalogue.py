@@ -187,8 +187,8 @@ async def constraint_types() -> ConstraintList:
         data=[ConstraintType.model_validate(entry) for entry in constraints.catalogue()],
         families=list(constraints.FAMILIES),
         predicates=[
-            PredicateInfo(name=found.name, description=found.description, instruction=found.instruction)
-            for found in installed().values()
+            PredicateInfo(name=item.name, description=item.description, instruction=item.instruction)
+            for item in installed().values()
         ],
     )
 

@@ -134,8 +134,8 @@ def test_silence_ends_a_connection(hasty, sent, code):
     if code is None:
         assert answer == b""
     else:
-        status, found = code_of(parts(answer))
-        assert (status, found) == (404 if code == "not_found" else 408, code)
+        status, answered = code_of(parts(answer))
+        assert (status, answered) == (404 if code == "not_found" else 408, code)
 
 
 def test_a_drop_at_a_time_does_not_help(hasty):
@@ -164,7 +164,7 @@ def test_answers_that_nobody_reads_are_given_up(hasty):
         connection.connect(("127.0.0.1", hasty.port))
         connection.sendall(request * 100)
         states = select.poll()
-        states.register(connection, 0)  # errors and hang-ups are told always
+        states.register(connection, 0)  # errors and hang-ups are always reported
         wait_until(lambda: states.poll(0), bool, "the end of the connection", 60)
 
 

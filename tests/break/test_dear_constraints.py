@@ -20,7 +20,7 @@ CPU_SECONDS = 15.0
 
 
 def headless(count: int) -> dict[str, object]:
-    """An avoid constraint of phrases that begin with no word, every one of which has to be looked for everywhere."""
+    """An avoid constraint of phrases that begin with no word; each has to be looked for everywhere."""
     forbidden, topical = ([f"{mark}x{index}" for index in range(count)] for mark in "+=")
     return {"type": "avoid", "topic": "t", "forbidden": forbidden, "topical": topical}
 

@@ -16,9 +16,9 @@ def violations(page):
     """What axe-core finds, short enough to read."""
     from axe_playwright_python.sync_playwright import Axe
 
-    found = Axe().run(page).response["violations"]
+    violations = Axe().run(page).response["violations"]
     return json.dumps(
-        [(item["id"], [(node["html"][:160], node["any"][:1]) for node in item["nodes"][:3]]) for item in found],
+        [(item["id"], [(node["html"][:160], node["any"][:1]) for node in item["nodes"][:3]]) for item in violations],
         indent=1,
     )
 

@@ -63,7 +63,7 @@ def test_the_async_client_gives_the_same(server, client):
     assert plain.samples == streamed.samples == client.generate(policy=POLICY, **ASKED).samples
     assert names[-1] == "GenerateResponse"
     assert health.status == ready.status == "ready"
-    assert [len(found.data) > 0 for found in lists] == [True] * 5
+    assert [len(page.data) > 0 for page in lists] == [True] * 5
 
 
 def test_the_catalogue(client):

@@ -30,7 +30,7 @@ RENAMED = {
     "TraceReply": "Trace",
     "PassReply": "Pass",
 }
-REPLIES = {name: found for name, found in vars(wire).items() if inspect.isclass(found) and issubclass(found, Reply)}
+REPLIES = {name: kind for name, kind in vars(wire).items() if inspect.isclass(kind) and issubclass(kind, Reply)}
 PARAMETERS = {
     "GenerateRequest": (requests.GenerateParams, {"prompt", "stream"}),
     "CommittorRequest": (requests.CommittorParams, {"prompt", "state"}),
@@ -53,28 +53,28 @@ def shape(schema: Any) -> Any:
         return sorted((shape(one) for one in schema), key=lambda one: json.dumps(one, sort_keys=True))
     if not isinstance(schema, dict):
         return schema
-    found = {key: shape(value) for key, value in schema.items() if key in SHAPE}
-    if "$ref" in found:
-        found["$ref"] = server_name(found["$ref"].rpartition("/")[2])
-    if "const" in found:
-        found["enum"] = [found.pop("const")]
-    if "enum" in found:
-        found.pop("type", None)
-    return found
+    shaped = {key: shape(value) for key, value in schema.items() if key in SHAPE}
+    if "$ref" in shaped:
+        shaped["$ref"] = server_name(shaped["$ref"].rpartition("/")[2])
+    if "const" in shaped:
+        shaped["enum"] = [shaped.pop("const")]
+    if "enum" in shaped:
+        shaped.pop("type", None)
+    return shaped
 
 
 def differences(server: dict[str, Any], client: type[BaseModel]) -> list[str]:
     """What a client's model has otherwise than a schema of the server."""
     mine = client.model_json_schema(by_alias=True)
     theirs, own = server.get("properties", {}), mine.get("properties", {})
-    found = [f"missing: {name}" for name in theirs.keys() - own.keys()]
-    found += [f"unknown to the server: {name}" for name in own.keys() - theirs.keys()]
+    messages = [f"missing: {name}" for name in theirs.keys() - own.keys()]
+    messages += [f"unknown to the server: {name}" for name in own.keys() - theirs.keys()]
     for name in theirs.keys() & own.keys():
         if shape(theirs[name]) != shape(own[name]):
-            found.append(f"{name}: {shape(theirs[name])} != {shape(own[name])}")
+            messages.append(f"{name}: {shape(theirs[name])} != {shape(own[name])}")
     if set(server.get("required", ())) != set(mine.get("required", ())):
-        found.append(f"required: {sorted(server.get('required', ()))} != {sorted(mine.get('required', ()))}")
-    return sorted(found)
+        messages.append(f"required: {sorted(server.get('required', ()))} != {sorted(mine.get('required', ()))}")
+    return sorted(messages)
 
 
 @pytest.mark.parametrize("name", sorted(REPLIES))

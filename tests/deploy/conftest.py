@@ -15,7 +15,7 @@ REQUESTS = 30
 
 @dataclass(frozen=True)
 class Observed:
-    """A server that has seen every kind of request, the Prometheus that watched it, and what clients were told."""
+    """A server that has seen every kind of request, the Prometheus that watched it, and what clients were answered."""
 
     server: ServerProcess
     prometheus: PrometheusServer

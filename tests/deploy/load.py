@@ -36,7 +36,7 @@ SHAPES: tuple[dict[str, Any], ...] = (
 
 
 def bodies(count: int, seed: int = 0) -> list[dict[str, Any]]:
-    """Requests that must succeed; each is told from the others by its seed."""
+    """Requests that must succeed; its seed distinguishes it from the others."""
     return [{"gen_length": 12, "steps": 12, **SHAPES[i % len(SHAPES)], "seed": seed + 10 * i} for i in range(count)]
 
 

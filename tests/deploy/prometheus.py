@@ -23,10 +23,10 @@ WAIT_SECONDS = 600
 
 def program(name: str) -> str:
     """Path of `prometheus` or `promtool`; skips the test where it is missing, fails it in the whole check."""
-    found = shutil.which(name)
-    if found is None:
+    path = shutil.which(name)
+    if path is None:
         unavailable(f"{name} is not installed (Debian: apt-get install prometheus)")
-    return found
+    return path
 
 
 class PrometheusServer:
@@ -65,8 +65,8 @@ class PrometheusServer:
         """Labels and values of an instant query, NaN left out."""
         moment = {} if at is None else {"time": at}
         result = self.get("query", query=expr, **moment)["result"]
-        found = [(sample["metric"], float(sample["value"][1])) for sample in result]
-        return [(labels, value) for labels, value in found if not math.isnan(value)]
+        samples = [(sample["metric"], float(sample["value"][1])) for sample in result]
+        return [(labels, value) for labels, value in samples if not math.isnan(value)]
 
     def by(self, label: str, expr: str, at: float) -> dict[str, float]:
         """Values of an instant query by one label."""
@@ -74,8 +74,8 @@ class PrometheusServer:
 
     def last_scrape(self) -> float:
         """Time of the newest sample of the service."""
-        found = self.vector("max(timestamp(astargate_build_info))")
-        return found[0][1] if found else 0.0
+        samples = self.vector("max(timestamp(astargate_build_info))")
+        return samples[0][1] if samples else 0.0
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + WAIT_SECONDS

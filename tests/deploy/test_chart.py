@@ -51,8 +51,8 @@ def render(helm):
             chart.validate_schema(values)
             texts = chart.render(values, name="demo", namespace="prod")
         manifests = [text for name, text in texts.items() if name.endswith(".yaml")]
-        found = [part for text in manifests for part in yaml.safe_load_all(text) if part]
-        return {part["kind"]: part for part in found}
+        documents = [part for text in manifests for part in yaml.safe_load_all(text) if part]
+        return {part["kind"]: part for part in documents}
 
     return rendered
 
@@ -68,14 +68,14 @@ def test_helm_lint_finds_no_fault(helm):
 def test_manifests_fit_the_schemas(render, values, version):
     import kubernetes_validate
 
-    found = render(values)
-    checked = [kind for kind in found if kind not in CUSTOM]
+    documents = render(values)
+    checked = [kind for kind in documents if kind not in CUSTOM]
     for kind in checked:
-        kubernetes_validate.validate(found[kind], version, strict=True)
+        kubernetes_validate.validate(documents[kind], version, strict=True)
     wanted = {"Deployment", "Service", "PodDisruptionBudget"}
     wanted |= {"HorizontalPodAutoscaler", "Secret", "ConfigMap"} if values else {"PersistentVolumeClaim"}
     assert set(checked) == wanted
-    broken = found["Deployment"] | {"spec": found["Deployment"]["spec"] | {"replica": 1}}
+    broken = documents["Deployment"] | {"spec": documents["Deployment"]["spec"] | {"replica": 1}}
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(broken, version, strict=True)
 
@@ -100,35 +100,35 @@ def test_the_pod_is_locked_down_and_configured_by_known_settings(render, values)
 
 
 def test_probes_and_selectors_meet(render):
-    found = render(EVERYTHING)
-    labels = found["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    documents = render(EVERYTHING)
+    labels = documents["Deployment"]["spec"]["template"]["metadata"]["labels"]
     for kind in ("Service", "PodDisruptionBudget", "ServiceMonitor"):
-        selector = found[kind]["spec"]["selector"]
+        selector = documents[kind]["spec"]["selector"]
         assert selector.get("matchLabels", selector).items() <= labels.items(), kind
-    (container,) = found["Deployment"]["spec"]["template"]["spec"]["containers"]
+    (container,) = documents["Deployment"]["spec"]["template"]["spec"]["containers"]
     assert container["readinessProbe"]["httpGet"]["path"] == "/health/ready"
     assert container["livenessProbe"]["httpGet"]["path"] == "/health/live"
-    scaler = found["HorizontalPodAutoscaler"]["spec"]
-    assert scaler["scaleTargetRef"]["name"] == found["Deployment"]["metadata"]["name"]
+    scaler = documents["HorizontalPodAutoscaler"]["spec"]
+    assert scaler["scaleTargetRef"]["name"] == documents["Deployment"]["metadata"]["name"]
     assert scaler["metrics"][0]["pods"]["metric"]["name"] == "astargate_requests_waiting"
-    assert "replicas" not in found["Deployment"]["spec"]
+    assert "replicas" not in documents["Deployment"]["spec"]
 
 
 def test_the_operator_gets_the_committed_rules_and_dashboards(render, tmp_path):
-    found = render(EVERYTHING)
-    monitor = found["ServiceMonitor"]["spec"]
-    assert monitor["endpoints"][0]["port"] in {port["name"] for port in found["Service"]["spec"]["ports"]}
-    assert found["Service"]["metadata"]["labels"][monitor["jobLabel"]] == "astargate"
-    (tmp_path / "rules.yml").write_text(yaml.safe_dump(found["PrometheusRule"]["spec"]))
+    documents = render(EVERYTHING)
+    monitor = documents["ServiceMonitor"]["spec"]
+    assert monitor["endpoints"][0]["port"] in {port["name"] for port in documents["Service"]["spec"]["ports"]}
+    assert documents["Service"]["metadata"]["labels"][monitor["jobLabel"]] == "astargate"
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump(documents["PrometheusRule"]["spec"]))
     subprocess.run([program("promtool"), "check", "rules", tmp_path / "rules.yml"], check=True, capture_output=True)
     committed = [
         group
         for name in ("recording.yml", "alerts.yml")
         for group in yaml.safe_load((ROOT / "deploy" / "prometheus" / name).read_text())["groups"]
     ]
-    assert found["PrometheusRule"]["spec"]["groups"] == committed
+    assert documents["PrometheusRule"]["spec"]["groups"] == committed
     shipped = {path.name: json.loads(path.read_text()) for path in DASHBOARDS.iterdir()}
-    assert {name: json.loads(text) for name, text in found["ConfigMap"]["data"].items()} == shipped
+    assert {name: json.loads(text) for name, text in documents["ConfigMap"]["data"].items()} == shipped
 
 
 def test_what_cannot_work_is_refused(helm, render):

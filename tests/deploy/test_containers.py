@@ -26,8 +26,8 @@ def test_hadolint_finds_nothing():
     linter = Path(sys.executable).parent / "hadolint"
     if not linter.exists():
         unavailable("hadolint is not installed (make install EXTRAS=test,dev,deploy)")
-    found = subprocess.run([linter, DOCKERFILE], capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stdout + found.stderr
+    done = subprocess.run([linter, DOCKERFILE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_image_is_safe_by_default():

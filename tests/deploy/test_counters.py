@@ -78,11 +78,11 @@ def test_decisions_outcomes_and_fallbacks(counted, samples):
 
 def test_repair_rounds(counted, samples):
     rounds = Counter(
-        (found["selector"], "recovered" if found["satisfied"] else "failed")
+        (attempt["selector"], "recovered" if attempt["satisfied"] else "failed")
         for _, _, sample in samples
         if sample["repair"]
-        for found in sample["repair"]["passes"]
-        if found["selector"]
+        for attempt in sample["repair"]["passes"]
+        if attempt["selector"]
     )
     assert sum(rounds.values()) > 0
     for selector, outcome in define.REPAIRS.series():

@@ -78,14 +78,14 @@ def test_every_rule_is_evaluated_and_has_data(observed, capsys):
 
 
 def grouped(observed, key: Callable[[str, str], str]) -> dict[str, list[dict[str, Any]]]:
-    found = defaultdict(list)
+    groups = defaultdict(list)
     for policy, family, sample in observed.samples:
-        found[key(policy, family)].append(sample)
-    return dict(found)
+        groups[key(policy, family)].append(sample)
+    return dict(groups)
 
 
-def ledger(found: list[dict[str, Any]], field: str) -> int:
-    return sum(sample["forward_evaluations"][field] for sample in found)
+def ledger(samples: list[dict[str, Any]], field: str) -> int:
+    return sum(sample["forward_evaluations"][field] for sample in samples)
 
 
 KEYS = {"": lambda policy, family: "", "policy": lambda policy, family: policy, "family": lambda policy, family: family}
@@ -105,8 +105,8 @@ def seconds(observed) -> int:
 )
 def test_saved_shares_equal_the_ledgers(observed, title, label):
     expected = {
-        key: ledger(found, "saved") / ledger(found, "full_cfg_equivalent")
-        for key, found in grouped(observed, KEYS[label]).items()
+        key: ledger(samples, "saved") / ledger(samples, "full_cfg_equivalent")
+        for key, samples in grouped(observed, KEYS[label]).items()
     }
     shown = observed.prometheus.by(label, substituted(panel(title), observed.window), observed.at)
     assert shown == pytest.approx(expected, abs=1e-9)
@@ -117,28 +117,28 @@ def test_saved_shares_equal_the_ledgers(observed, title, label):
 
 @pytest.mark.parametrize("label", ["family", "policy"])
 def test_rows_saved_equal_the_ledgers(observed, label):
-    expected = {key: ledger(found, "saved") for key, found in grouped(observed, KEYS[label]).items()}
+    expected = {key: ledger(samples, "saved") for key, samples in grouped(observed, KEYS[label]).items()}
     expr = substituted(panel(f"Rows saved a second by {label}"), observed.window)
     shown = observed.prometheus.by(label, f"{seconds(observed)} * ({expr})", observed.at)
     assert shown == pytest.approx(expected, abs=1e-6)
 
 
 def test_totals_equal_the_ledgers(observed):
-    found = [sample for _, _, sample in observed.samples]
+    samples = [sample for _, _, sample in observed.samples]
     for title, field in (("Rows saved", "saved"), ("Rows spent", "total")):
         shown = observed.prometheus.by("", substituted(panel(title), observed.window), observed.at)
-        assert shown == pytest.approx({"": ledger(found, field)})
+        assert shown == pytest.approx({"": ledger(samples, field)})
     expr = substituted(panel("Rows skipped after an end-of-text"), observed.window)
     skipped = sum(observed.prometheus.by("family", expr, observed.at).values()) * seconds(observed)
-    assert skipped == pytest.approx(ledger(found, "skipped_by_eos"))
+    assert skipped == pytest.approx(ledger(samples, "skipped_by_eos"))
     assert skipped > 0
 
 
 @pytest.mark.parametrize(("title", "label"), [("Success", ""), ("Success by policy", "policy")])
 def test_success_equals_the_verdicts(observed, title, label):
     judged = {
-        key: [sample["satisfied"] for sample in found if sample["satisfied"] is not None]
-        for key, found in grouped(observed, KEYS[label]).items()
+        key: [sample["satisfied"] for sample in samples if sample["satisfied"] is not None]
+        for key, samples in grouped(observed, KEYS[label]).items()
     }
     expected = {key: sum(verdicts) / len(verdicts) for key, verdicts in judged.items() if verdicts}
     shown = observed.prometheus.by(label, substituted(panel(title), observed.window), observed.at)
@@ -148,12 +148,12 @@ def test_success_equals_the_verdicts(observed, title, label):
 def test_handoff_rate_and_fallbacks_equal_the_answers(observed):
     families = grouped(observed, KEYS["family"])
     expected = {
-        family: sum(sample["gate"]["decision"] == "handoff" for sample in found) / len(found)
-        for family, found in families.items()
+        family: sum(sample["gate"]["decision"] == "handoff" for sample in samples) / len(samples)
+        for family, samples in families.items()
     }
     expr = substituted(panel("Handoff rate"), observed.window)
     assert observed.prometheus.by("family", expr, observed.at) == pytest.approx(expected, abs=1e-9)
-    fallbacks = sum(s["gate"]["fallback_reason"] is not None for found in families.values() for s in found)
+    fallbacks = sum(s["gate"]["fallback_reason"] is not None for samples in families.values() for s in samples)
     expr = substituted(panel("Fallback reasons"), observed.window)
     shown = observed.prometheus.by("reason", expr, observed.at)
     assert sum(shown.values()) * seconds(observed) == pytest.approx(fallbacks)

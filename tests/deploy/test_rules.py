@@ -27,11 +27,11 @@ def alerts():
 
 @pytest.mark.parametrize("name", TESTS)
 def test_promtool_unit_tests_pass(name):
-    found = subprocess.run(
+    done = subprocess.run(
         [program("promtool"), "test", "rules", name], cwd=FOLDER, capture_output=True, text=True, check=False
     )
-    assert found.returncode == 0, found.stdout + found.stderr
-    assert "SUCCESS" in found.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "SUCCESS" in done.stdout
 
 
 @pytest.mark.parametrize("name", TESTS)
@@ -42,10 +42,10 @@ def test_unit_tests_fix_the_order_of_the_groups(name):
 
 
 def test_promtool_accepts_the_configuration():
-    found = subprocess.run(
+    done = subprocess.run(
         [program("promtool"), "check", "config", FOLDER / "prometheus.yml"], capture_output=True, text=True, check=False
     )
-    assert found.returncode == 0, found.stdout + found.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_alert_is_seen_to_fire_and_not_to_fire():
@@ -71,11 +71,11 @@ def test_every_recording_rule_is_tested():
 
 def test_every_alert_has_a_paragraph_in_the_runbook():
     sections = re.split(r"^## ", RUNBOOK.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    found = {section.partition("\n")[0].strip(): section.partition("\n")[2].strip() for section in sections[1:]}
-    assert {rule["alert"] for rule in alerts()} == {name for name in found if name.startswith("Astargate")}
+    paragraphs = {section.partition("\n")[0].strip(): section.partition("\n")[2].strip() for section in sections[1:]}
+    assert {rule["alert"] for rule in alerts()} == {name for name in paragraphs if name.startswith("Astargate")}
     for rule in alerts():
         name = rule["alert"]
-        assert len(found[name].split()) > 40, name
+        assert len(paragraphs[name].split()) > 40, name
         assert rule["annotations"]["runbook"] == f"deploy/runbook.md#{name.lower()}"
         assert rule["labels"]["severity"] in {"info", "warning", "critical"}
 

@@ -32,9 +32,9 @@ def family_data(model_hash: str = "hash", prompts: int = 120, seed: int = 0, len
     at = np.array([round(f * length) for f in CHECKPOINTS])
     needy = rng.random(prompts) < 0.5
     shape = (prompts, len(CHECKPOINTS))
-    found = rng.normal(size=(*shape, len(vector.NAMES))).astype(np.float32)
-    found[..., vector.NAMES.index("kl_mean")] = needy[:, None]
-    found[..., vector.NAMES.index("fraction")] = np.array(CHECKPOINTS)
+    features = rng.normal(size=(*shape, len(vector.NAMES))).astype(np.float32)
+    features[..., vector.NAMES.index("kl_mean")] = needy[:, None]
+    features[..., vector.NAMES.index("fraction")] = np.array(CHECKPOINTS)
     early = np.array(CHECKPOINTS) < 0.5
     loss = np.where(needy[:, None] & early, 0.6, 0.0)
     guided = np.full(shape, 0.9)
@@ -56,8 +56,8 @@ def family_data(model_hash: str = "hash", prompts: int = 120, seed: int = 0, len
         prompt=np.arange(prompts),
         main=np.ones(prompts, dtype=bool),
         run_weight=np.full(prompts, 2.0),
-        features=found,
-        whole=found[:, -1],
+        features=features,
+        whole=features[:, -1],
         data_hash="made-up",
     )
 

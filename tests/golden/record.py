@@ -16,8 +16,8 @@ def main(arguments: list[str]) -> int:
     """Write or check; returns the exit code."""
     with tempfile.TemporaryDirectory() as folder:
         one_by_one = "--one-by-one" in arguments
-        found = replay.everything(Path(folder), concurrency=1 if one_by_one else replay.CONCURRENCY)
-    files = {replay.GOLDEN: found, replay.OPENAPI_GOLDEN: replay.stripped_openapi()}
+        answers = replay.everything(Path(folder), concurrency=1 if one_by_one else replay.CONCURRENCY)
+    files = {replay.GOLDEN: answers, replay.OPENAPI_GOLDEN: replay.stripped_openapi()}
     differing = False
     for path, content in files.items():
         if "--check" not in arguments:

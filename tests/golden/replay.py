@@ -54,10 +54,10 @@ def mini_server(folder: Path) -> ServerProcess:
 
 def ask_mini(server: ServerProcess, *, concurrency: int = CONCURRENCY) -> dict[str, Any]:
     """The kept answers by name, `concurrency` requests at a time; those of `FIRST` before the rest."""
-    found = {name: _ask(server, call) for name, call in FIRST.items()}
+    answers = {name: _ask(server, call) for name, call in FIRST.items()}
     with ThreadPoolExecutor(concurrency) as pool:
         pending = {name: pool.submit(_ask, server, call) for name, call in MINI.items()}
-        return found | {name: answer.result() for name, answer in pending.items()}
+        return answers | {name: answer.result() for name, answer in pending.items()}
 
 
 def ask_reuse(folder: Path) -> dict[str, Any]:
@@ -74,9 +74,9 @@ def ask_reuse(folder: Path) -> dict[str, Any]:
 def small_census(folder: Path) -> dict[str, Any]:
     """Cost, fates and digest of a census of two prompts."""
     out = str(folder / "census")
-    told = _python("service.cli", "census", *CENSUS, "--out", out)
+    printed = _python("service.cli", "census", *CENSUS, "--out", out)
     report = json.loads(_python("service.cli", "census-report", out, "--json", "--digest"))
-    cost = re.search(r"(\d+) prompts, (\d+) forward evaluations", told)
+    cost = re.search(r"(\d+) prompts, (\d+) forward evaluations", printed)
     return {"cost": cost and cost.group(), "digest": report["digest"], "report": kept(report["subtasks"])}
 
 
@@ -113,35 +113,35 @@ def kept(answer: Any) -> Any:
         return HORIZON_ID.sub("hor-*", answer)
     if not isinstance(answer, dict):
         return answer
-    found = {name: kept(value) for name, value in answer.items() if name not in VOLATILE}
-    if isinstance(found.get("trace"), dict):
-        found["trace"] = {
-            "digest": _digest(found["trace"]),
-            "phases": [step["phase"] for step in found["trace"]["steps"]],
-            "tokens": found["trace"]["tokens"],
+    remaining = {name: kept(value) for name, value in answer.items() if name not in VOLATILE}
+    if isinstance(remaining.get("trace"), dict):
+        remaining["trace"] = {
+            "digest": _digest(remaining["trace"]),
+            "phases": [step["phase"] for step in remaining["trace"]["steps"]],
+            "tokens": remaining["trace"]["tokens"],
         }
-    return found
+    return remaining
 
 
-def differences(recorded: Any, found: Any, place: str = "") -> list[str]:
+def differences(recorded: Any, answered: Any, place: str = "") -> list[str]:
     """One line for each place where two values differ."""
-    if isinstance(recorded, dict) and isinstance(found, dict):
+    if isinstance(recorded, dict) and isinstance(answered, dict):
         lines = []
-        for name in sorted(recorded.keys() | found.keys()):
+        for name in sorted(recorded.keys() | answered.keys()):
             inner = f"{place}.{name}".lstrip(".")
-            if name not in found:
+            if name not in answered:
                 lines.append(f"{inner}: recorded {_shown(recorded[name])}, now missing")
             elif name not in recorded:
-                lines.append(f"{inner}: not recorded, now {_shown(found[name])}")
+                lines.append(f"{inner}: not recorded, now {_shown(answered[name])}")
             else:
-                lines += differences(recorded[name], found[name], inner)
+                lines += differences(recorded[name], answered[name], inner)
         return lines
-    if isinstance(recorded, list) and isinstance(found, list) and len(recorded) == len(found):
-        pairs = enumerate(zip(recorded, found, strict=True))
+    if isinstance(recorded, list) and isinstance(answered, list) and len(recorded) == len(answered):
+        pairs = enumerate(zip(recorded, answered, strict=True))
         return [line for index, pair in pairs for line in differences(*pair, f"{place}[{index}]")]
-    if type(recorded) is type(found) and recorded == found:
+    if type(recorded) is type(answered) and recorded == answered:
         return []
-    return [f"{place}: recorded {_shown(recorded)}, now {_shown(found)}"]
+    return [f"{place}: recorded {_shown(recorded)}, now {_shown(answered)}"]
 
 
 def _shown(value: Any, limit: int = 300) -> str:
@@ -154,10 +154,10 @@ def _ask(server: ServerProcess, call: Call) -> dict[str, Any]:
     reply = server.client.request("GET" if call.body is None else "POST", call.path, json=call.body)
     if reply.headers["content-type"].startswith("text/event-stream"):
         return {"status": reply.status_code, **_events(reply)}
-    found = kept(_without_prose(reply.json()) if call.body is None else reply.json())
+    answer = kept(_without_prose(reply.json()) if call.body is None else reply.json())
     if call.brief:
-        found["data"] = [_brief(entry) for entry in found["data"]]
-    return {"status": reply.status_code, "answer": found}
+        answer["data"] = [_brief(entry) for entry in answer["data"]]
+    return {"status": reply.status_code, "answer": answer}
 
 
 def _brief(entry: dict[str, Any]) -> str:

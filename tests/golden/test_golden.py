@@ -17,9 +17,9 @@ RECORDED = replay.read(replay.GOLDEN)
 MOST_LINES = 25
 
 
-def same(recorded: Any, found: Any) -> None:
+def same(recorded: Any, answered: Any) -> None:
     """Fail with a line for each difference."""
-    lines = replay.differences(recorded, found)
+    lines = replay.differences(recorded, answered)
     more = [f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
     if lines:
         pytest.fail("behaviour is not as recorded:\n" + "\n".join(lines[:MOST_LINES] + more), pytrace=False)
@@ -87,7 +87,7 @@ def test_every_request_is_recorded() -> None:
 def test_requests_cover_what_the_server_offers() -> None:
     """Presets, gate sources, orders, kinds of confidence, repair selectors and constraints, by the catalogue."""
     asked = requests.GENERATE.values()
-    policies = [found.get("policy", {}) for found in asked]
+    policies = [body.get("policy", {}) for body in asked]
     offered = RECORDED["answers"]["policies"]["answer"]
     assert _named(offered["data"], "preset") <= _values(policies, "preset")
     assert _named(offered["gate_sources"], "source") <= _values([p.get("gate", {}) for p in policies], "source")
@@ -97,7 +97,7 @@ def test_requests_cover_what_the_server_offers() -> None:
     chosen = _values([p.get("repair", {}) for p in policies], "selector")
     assert set(offered["repair_selectors"]) <= {"constraint_aware"} | chosen
     types = _named(RECORDED["answers"]["constraints"]["answer"]["data"], "type")
-    assert types <= _values([found.get("constraint", {}) for found in asked], "type")
+    assert types <= _values([body.get("constraint", {}) for body in asked], "type")
 
 
 def _named(entries: list[dict[str, Any]], field: str) -> set[str]:

@@ -24,9 +24,9 @@ FOLDERS = "/usr/lib/postgresql"
 
 def programs() -> Path | None:
     """Folder of initdb and pg_ctl, of the newest version; None where PostgreSQL is not installed."""
-    found = [path.parent for path in Path(FOLDERS).glob("*/bin/initdb")]
-    if found:
-        return max(found, key=lambda folder: int(folder.parent.name))
+    folders = [path.parent for path in Path(FOLDERS).glob("*/bin/initdb")]
+    if folders:
+        return max(folders, key=lambda folder: int(folder.parent.name))
     on_path = shutil.which("initdb")
     return None if on_path is None else Path(on_path).parent
 
@@ -60,10 +60,10 @@ class PostgresServer:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [*self._as, str(self._programs / program), *arguments]
-        found = subprocess.run(
+        done = subprocess.run(
             command, cwd=self.home, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
         )
-        assert found.returncode == 0, found.stderr
+        assert done.returncode == 0, done.stderr
 
     def create(self) -> str:
         """URL of a new, empty database."""

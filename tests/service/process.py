@@ -114,7 +114,7 @@ class ServerProcess:
         self.log = log
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ASTARGATE_")}
         environment = {**kept, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-        # A database of its own: never the one of whoever runs the tests.
+        # A database of its own: never the one of the person who runs the tests.
         own = () if "--database" in options else ("--database", f"sqlite:///{log.resolve()}.db")
         arguments = ["serve", "--port", str(self.port), "--threads", "1", *own, *options]
         self.process: Fork | subprocess.Popen[bytes]

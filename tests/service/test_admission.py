@@ -28,9 +28,9 @@ ENDLESS = {**SMALL, "steps": 4096}
 
 @pytest.fixture(scope="module")
 def client():
-    with TestClient(build_app(Settings(threads=1))) as found:
-        wait_until(lambda: found.get("/health/ready").status_code, lambda status: status == 200, "the model")
-        yield found
+    with TestClient(build_app(Settings(threads=1))) as opened:
+        wait_until(lambda: opened.get("/health/ready").status_code, lambda status: status == 200, "the model")
+        yield opened
 
 
 @pytest.fixture

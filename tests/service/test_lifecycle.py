@@ -171,6 +171,6 @@ def test_a_model_that_writes_no_numbers_never_gets_ready(tmp_path):
 
 def test_a_bad_setting_is_named(tmp_path):
     command = [sys.executable, "-m", "service.cli", "serve", "--port", "99999"]
-    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert found.returncode == 2
-    assert "--port" in found.stderr
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "--port" in done.stderr

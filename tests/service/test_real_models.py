@@ -20,13 +20,13 @@ BODY = {"prompt": "Say yes.", "constraint": {"type": "no_comma"}, "gen_length": 
 def refusal(*options):
     """What a server says that refuses to start."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("ASTARGATE_")}
-    found = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-m", "service.cli", "serve", "--port", "0", *options],
         cwd=ROOT, env={**environment, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
-    assert found.returncode != 0
-    assert "Traceback" not in found.stdout + found.stderr
-    return found.stdout + found.stderr
+    assert done.returncode != 0
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("arch", ["llada", "dream"])
@@ -35,13 +35,15 @@ def test_random_checkpoints_answer(arch, spawn, tmp_path):
     (model,) = server.client.get("/v1/models").json()["data"]
     assert (model["id"], model["tail_reuse"], model["precision"]) == (arch, True, "float32")
     exact = server.generate({**BODY, "policy": HANDOFF})
-    found = server.generate({**BODY, "block_length": 8, "policy": {**HANDOFF, "tail_reuse": "dual", "tail_refresh": 4}})
-    assert [answer["samples"][0]["approximate"] for answer in (exact, found)] == [False, True]
+    reused = server.generate(
+        {**BODY, "block_length": 8, "policy": {**HANDOFF, "tail_reuse": "dual", "tail_refresh": 4}}
+    )
+    assert [answer["samples"][0]["approximate"] for answer in (exact, reused)] == [False, True]
     assert (exact["policy"]["tail_reuse"], exact["policy"]["tail_refresh"]) == (None, 8)
-    assert (found["policy"]["tail_reuse"], found["policy"]["tail_refresh"]) == ("dual", 4)
-    assert exact["samples"][0]["forward_evaluations"] == found["samples"][0]["forward_evaluations"]
+    assert (reused["policy"]["tail_reuse"], reused["policy"]["tail_refresh"]) == ("dual", 4)
+    assert exact["samples"][0]["forward_evaluations"] == reused["samples"][0]["forward_evaluations"]
     assert exact["samples"][0]["text"]
-    traced = error_of(server.client.post("/generate", json={**BODY, "policy": found["policy"], "trace": True}))
+    traced = error_of(server.client.post("/generate", json={**BODY, "policy": reused["policy"], "trace": True}))
     assert traced["param"] == "policy.tail_reuse"
 
 

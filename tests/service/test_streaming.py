@@ -70,14 +70,14 @@ def test_a_handoff_is_told_once_though_the_last_step_is_a_recheck(server):
     for seed in range(20):
         events, _ = stream(server, {**request, "seed": seed})
         samples = [[(name, data) for name, data in events if data.get("index") == index] for index in range(4)]
-        found = False
+        rechecked = False
         for own in samples:
-            told = [data["step"] for name, data in own if name == "handoff"]
-            assert told == sorted(set(told))
-            assert own[-1][1]["gate"]["handoff_step"] == (told[-1] if told else None)
+            handoffs = [data["step"] for name, data in own if name == "handoff"]
+            assert handoffs == sorted(set(handoffs))
+            assert own[-1][1]["gate"]["handoff_step"] == (handoffs[-1] if handoffs else None)
             last = [data for name, data in own if name == "step"][-1]
-            found |= bool(told) and last["phase"] == "guided" and told[-1] <= last["step"]
-        if found:
+            rechecked |= bool(handoffs) and last["phase"] == "guided" and handoffs[-1] <= last["step"]
+        if rechecked:
             return
     pytest.fail("no run ended in a re-check that found guidance undrained")
 

@@ -22,9 +22,9 @@ LARGE = {**SMALL, "constraint": {"type": "no_comma"}, "prompt": "a " * LARGE_BOD
 
 @pytest.fixture(scope="module")
 def client():
-    with TestClient(build_app(Settings(threads=1))) as found:
-        wait_until(lambda: found.get("/health/ready").status_code, lambda status: status == 200, "the model")
-        yield found
+    with TestClient(build_app(Settings(threads=1))) as opened:
+        wait_until(lambda: opened.get("/health/ready").status_code, lambda status: status == 200, "the model")
+        yield opened
 
 
 def test_a_held_up_lane_holds_up_no_other(client, monkeypatch):

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 LARGEST_PARTIAL = 1.0 - 1e-9
 """Ceiling of the score of an unmet check, so that rounding never turns "almost" into 1.0."""
 Alternatives = tuple[str, ...]
-"""Phrases of which a satisfying text holds at least one."""
+"""Phrases; a satisfying text holds at least one of them."""
 
 
 class ConstraintError(ValueError):
@@ -128,7 +128,7 @@ class Constraint:
         raise NotImplementedError
 
     def facts(self) -> Facts:
-        """What learned gates are told of this constraint."""
+        """What learned gates know of this constraint."""
         return Facts()
 
     # -- what every satisfying text holds ----------------------------------------------------------------------------

@@ -110,7 +110,7 @@ class NoneOf(Composition):
 
     @classmethod
     def schema(cls) -> dict[str, Any]:
-        return cls.members_schema("Constraints of any other type, no two equal, of which none may hold.")
+        return cls.members_schema("Constraints of any other type, no two equal; none of them may hold.")
 
     @classmethod
     def example(cls) -> Self:

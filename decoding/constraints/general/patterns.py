@@ -1,4 +1,4 @@
-"""Regular expressions whose time grows no faster than pattern times text, whoever wrote them.
+"""Regular expressions of callers: their time grows no faster than pattern times text.
 
 `re` backtracks: the pattern (a+)+$ takes 2^n steps on n letters, and a server's judge would stand still. The engine
 here is Rust's automaton, through `jsonschema_rs`: linear time and bounded memory, so there is no timeout, and a verdict

@@ -59,9 +59,9 @@ def _sentence(said: str) -> str:
 def installed() -> Mapping[str, Predicate]:
     """The predicates by name, the built-in one first. What cannot be loaded is logged and left out."""
     about = "No word stands twice in a row."
-    found = {"no_repeats": Predicate("no_repeats", about, "Do not write a word twice in a row.", no_repeats)}
+    predicates = {"no_repeats": Predicate("no_repeats", about, "Do not write a word twice in a row.", no_repeats)}
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
-        if reason := _refusal(point, found):
+        if reason := _refusal(point, predicates):
             _LOG.warning("predicate %r (%s) is left out: %s", point.name, point.value, reason)
             continue
         try:
@@ -72,14 +72,14 @@ def installed() -> Mapping[str, Predicate]:
         if not callable(function):
             _LOG.warning("predicate %r (%s) is no function and is left out", point.name, point.value)
             continue
-        found[point.name] = _predicate(point.name, function)
-    return MappingProxyType(found)
+        predicates[point.name] = _predicate(point.name, function)
+    return MappingProxyType(predicates)
 
 
-def _refusal(point: EntryPoint, found: Mapping[str, Predicate]) -> str | None:
+def _refusal(point: EntryPoint, known: Mapping[str, Predicate]) -> str | None:
     if not _NAME.fullmatch(point.name):
         return "a name has up to 64 letters, digits, dots, hyphens and underscores"
-    return "another one has this name" if point.name in found else None
+    return "another one has this name" if point.name in known else None
 
 
 @register

@@ -38,9 +38,9 @@ class Regex(Constraint):
             fields.assign(self, meaning=" ".join(meaning.split()))
 
     def _checks(self, text: str) -> tuple[Check, ...]:
-        found, stripped = patterns.pattern_of(self.pattern), text.strip()
-        occurs = found.occurs(stripped)
-        satisfied = found.matches(stripped) if self.mode == FULL else occurs
+        pattern, stripped = patterns.pattern_of(self.pattern), text.strip()
+        occurs = pattern.occurs(stripped)
+        satisfied = pattern.matches(stripped) if self.mode == FULL else occurs
         detail = "matches" if satisfied else "a part matches, not the whole" if occurs else "does not match"
         return (Check.graded(f"pattern: {self.pattern}", satisfied, 0.5 * occurs, detail),)
 

@@ -188,11 +188,11 @@ class _Edge(Constraint):
         raise NotImplementedError
 
     def _edge_check(self, name: str, text: str) -> Check:
-        wanted, found = self.from_the_edge(self.phrase), self.from_the_edge(text)
-        shared = next((at for at, (a, b) in enumerate(zip(wanted, found, strict=False)) if a != b), len(wanted))
-        shared = min(shared, len(found))
+        wanted, edge = self.from_the_edge(self.phrase), self.from_the_edge(text)
+        shared = next((at for at, (a, b) in enumerate(zip(wanted, edge, strict=False)) if a != b), len(wanted))
+        shared = min(shared, len(edge))
         detail = f"{shared} of {len(wanted)} characters match"
-        return Check.graded(f"{name}: {self.phrase}", found.startswith(wanted), shared / len(wanted), detail)
+        return Check.graded(f"{name}: {self.phrase}", edge.startswith(wanted), shared / len(wanted), detail)
 
     def facts(self) -> Facts:
         return Facts(items=(self.phrase,))

@@ -146,8 +146,8 @@ def _check_part(schema: dict[str, Any], place: str, root: dict[str, Any]) -> Non
 
 
 def _definitions(root: dict[str, Any]) -> Iterable[str]:
-    found = root.get("$defs")
-    return found if isinstance(found, dict) else ()
+    definitions = root.get("$defs")
+    return definitions if isinstance(definitions, dict) else ()
 
 
 def _path(parts: Iterable[object]) -> str:
@@ -237,15 +237,15 @@ def errors(text: str, value: object) -> tuple[int, str]:
     """
     token = _steps_left.set([MAX_STEPS])
     try:
-        found = list(islice(validator_of(text).iter_errors(value), MAX_ERRORS))
+        problems = list(islice(validator_of(text).iter_errors(value), MAX_ERRORS))
     except RecursionError:
         raise TooCostly from None
     finally:
         _steps_left.reset(token)
-    if not found:
+    if not problems:
         return 0, ""
-    place, message = _path(found[0].absolute_path), found[0].message[:200]
-    return len(found), f"{place}: {message}" if place else message
+    place, message = _path(problems[0].absolute_path), problems[0].message[:200]
+    return len(problems), f"{place}: {message}" if place else message
 
 
 def _counted(function: Keyword) -> Keyword:

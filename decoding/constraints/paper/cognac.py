@@ -106,7 +106,7 @@ class Avoid(Constraint):
     @classmethod
     def schema(cls) -> dict[str, Any]:
         topical = fields.phrases_schema(
-            "Words of which one must occur; null tests avoidance alone.", limit=fields.MAX_LEXICON
+            "Words: one of them must occur. Null tests avoidance alone.", limit=fields.MAX_LEXICON
         )
         properties = {
             "topic": fields.phrase_schema("What to write about; shown to the model."),

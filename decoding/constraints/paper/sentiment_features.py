@@ -1,7 +1,7 @@
 """Text -> hashed features of the shipped sentiment model.
 
 One function, shared by training (`gate_models/offline/scorers/train_sentiment.py`) and inference: the two can never
-drift apart. Features are binary (present or not). Names never leave this module, only their CRC-32 buckets do, hence
+drift apart. Features are binary (present or not). Names never leave this module, only their CRC-32 buckets do, so
 the shipped model holds numbers and no training text.
 """
 

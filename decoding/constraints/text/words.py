@@ -139,7 +139,7 @@ def _treebank() -> _Tokenizer:
 
 
 def treebank_tokens(text: str) -> list[str]:
-    """Tokens of `nltk.word_tokenize(text, preserve_line=True)`: no sentence split first, hence no NLTK data."""
+    """Tokens of `nltk.word_tokenize(text, preserve_line=True)`: no sentence split first, so no NLTK data."""
     return _treebank().tokenize(text)
 
 

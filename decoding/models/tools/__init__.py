@@ -1,1 +1,1 @@
-"""Tools around models: small random checkpoints for tests, and estimates of memory and time."""
+"""Small random checkpoints in the layout of published models, for tests and for trials."""

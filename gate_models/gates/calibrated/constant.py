@@ -1,4 +1,4 @@
-"""The `constant` gate: one calibrated cut a family, valid in the regime that it was measured in and nowhere else."""
+"""The `constant` gate ends guidance at one step, calibrated for a family in one setting and served in no other."""
 
 from __future__ import annotations
 

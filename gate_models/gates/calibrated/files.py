@@ -1,4 +1,4 @@
-"""What the calibrated settings of gates have in common: files of them, and the one that serves a regime."""
+"""Files of calibrated gates: how they are read and written, and which entry serves a setting."""
 
 from __future__ import annotations
 

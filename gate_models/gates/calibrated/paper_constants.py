@@ -1,4 +1,4 @@
-"""The paper's own cuts for LLaDA-8B-Instruct, as `constant` gates: read from its tables, not measured here.
+"""When guidance may end on LLaDA-8B-Instruct by the paper's own tables, as `constant` gates; not measured here.
 
 `artifacts/llada-8b-instruct.json` holds, by family, the family cut (Table 24: chosen on the freeze grid, K = 1), the
 median and quartiles of a* over the handoff prompts (Table 9), full CFG and freezing at a* (Table 1), and success along

@@ -1,4 +1,4 @@
-"""Gates on disk: plain arrays and JSON, never pickle. One folder a family: `gate.json` and `arrays.npz`.
+"""Learned gates on disk: a folder for each family, with plain arrays and JSON, never pickle.
 
 `gate.json` names the model's hash, the family, the feature schema, the hash of the training data and the audited
 regime; it carries the digest of every array and, last, of itself. A gate that was changed after training, that was

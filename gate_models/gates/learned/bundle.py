@@ -1,4 +1,4 @@
-"""Everything learned for one family on one model: heads, constant cuts, tests of risk, and where they hold."""
+"""What was learned for one constraint family on one model: forests, constant cuts, tests of risk, where they hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The learned gates as the engine asks them: one batch of views, one forest call, one decision each.
+"""The learned gates: each reads the features of the runs at a checkpoint and decides, for all of them at once.
 
 All are causal: they fire at the first checkpoint whose prefix says so. Repeated looks bias the handoff early compared
 with a single one; the audit measures what that does. Each class also says which bundles hold it, and makes its gate

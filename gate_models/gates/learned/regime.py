@@ -1,4 +1,4 @@
-"""The setting that a gate was trained and audited in; it serves no other (contract 7)."""
+"""The setting (model, steps, scale, ...) that a gate was trained and audited in; it serves no other (contract 7)."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The census: every prompt, switch point and arm, continued many times."""
+"""The census: guided runs of every prompt, continued many times from many steps, with guidance and without."""

@@ -1,4 +1,4 @@
-"""Labels of a census: handoff fate, guidance fate and a* of each prompt, and its freeze sweep as counts."""
+"""What a census says of each prompt: what guidance does for it, and the step a* at which guidance may end."""
 
 from __future__ import annotations
 

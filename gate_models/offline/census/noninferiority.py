@@ -1,4 +1,4 @@
-"""The noninferiority test (Appendix C.5): does ending guidance at a* lose success, with prompts as the unit?
+"""Does ending guidance at the measured step a* lose success? A noninferiority test over prompts (Appendix C.5).
 
 Primary estimand: freeze at a* minus full CFG over the *full* census, censored prompts at a difference of zero.
 Secondary, beside it and never in its place: the survivors, prompts whose horizon is preterminal.

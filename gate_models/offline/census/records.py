@@ -1,4 +1,4 @@
-"""What a census knows: recorded runs, cells of rollouts, prompts. `census.store` reads and writes them."""
+"""What a census has measured, as values: its prompts, their recorded runs, and the outcomes of continuations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`astargate census report`: fates, horizons, Table 1 and what selection inflates, from a census folder.
+"""`astargate census report`: what guidance does for the prompts of a census and when it may end, as tables.
 
 Populations are named: *full census* is every prompt with a complete sweep, *preterminal* those with a horizon before T
 (preformed, handoff, harmful, redundant-drop), *handoff class* the prompts with fate handoff.

@@ -1,4 +1,4 @@
-"""`astargate census run`: prompts x grid x arms x N, on local processes. It can be stopped, resumed and grown.
+"""`astargate census run`: continues the runs of many prompts on local processes. It can be stopped, resumed and grown.
 
 One seed gives one census, whatever the number of workers or the shard size (in invariant mode to the last bit, on one
 machine). A finished shard is never touched again; a killed run loses the shards in flight.

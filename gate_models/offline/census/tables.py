@@ -60,7 +60,7 @@ TABLE_1_HEADS: Final = (
 
 def _table_1(reports: Sequence[SubtaskReport], splits: int) -> str:
     few = (
-        f" (few): fewer than {ENOUGH_PROMPTS} prompts, of which the bootstrap's interval is too narrow; such a verdict "
+        f" (few): fewer than {ENOUGH_PROMPTS} prompts; the bootstrap's interval is then too narrow, and the verdict "
         "does not count."
         if any(subtask.table is not None and subtask.table.few for subtask in reports)
         else ""

@@ -1,4 +1,4 @@
-"""How well horizons and fates are predicted, cross-validated by prompt; across families; and without feature groups.
+"""How well learned gates predict when guidance may end: by prompt, across families, and without some features.
 
 Accuracy is not what a gate is for (paper, Finding 2), so it stands beside the policy's outcome and never in its place.
 The paper's whole-run features are those of one finished run; the causal ones are rows of every checkpoint.

@@ -1,4 +1,4 @@
-"""Arms become numbers: success, rows, fluency, repeats, and contrasts with prompts as the unit."""
+"""What each gate of an audit achieved: success, rows, fluency and repeats, and differences with prompts as the unit."""
 
 from __future__ import annotations
 

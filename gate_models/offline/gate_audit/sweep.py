@@ -1,4 +1,4 @@
-"""The shared-prefix gate x K sweep on fresh trajectories: every gate source of an audit is read off it (Appendix H).
+"""Runs that branch at every step where a gate might end guidance: each gate of an audit is read off them (Appendix H).
 
 Per prompt and sample one guided run is recorded; every gate and tail width branches off its states, so that gates and
 widths are paired within the run. Full CFG of several positions a step from the first step on stands beside it. Texts

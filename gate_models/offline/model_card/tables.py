@@ -1,4 +1,4 @@
-"""Tables of a model card that look across subtasks: success by weight beside the paper's, pooled freeze curves."""
+"""Tables of a model card that look across subtasks: success by guidance weight, and by the step where guidance ends."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The repair census: every selector on the same failed runs."""
+"""The repair census: every way to choose positions of a failed text, on the same failed runs."""

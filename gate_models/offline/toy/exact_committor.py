@@ -1,4 +1,4 @@
-"""What rollouts estimate, computed exactly on the enumerable model: committors, switch curve and horizon.
+"""The chance of success from every state of the enumerable model, computed exactly: what rollouts only estimate.
 
 Dynamic programming over all states (paper Sections 3 and 4).
 """

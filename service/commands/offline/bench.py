@@ -1,4 +1,4 @@
-"""`astargate bench` and `bench-precision`: speed of the engine, and of the forms of the shipped model."""
+"""`astargate bench`, `bench-precision` and `sizing`: speed that is measured, and of large models estimated."""
 
 from __future__ import annotations
 
@@ -50,3 +50,20 @@ def precision(
 
     with compute_mode(1):
         typer.echo(measure(family, policy, prompts, rounds))
+
+
+def sizing(
+    model: Annotated[str, typer.Option(help="'llada' or 'dream'.")] = "llada",
+    weights: Annotated[str, typer.Option(help="Arithmetic of the weights, such as bfloat16 or int8.")] = "bfloat16",
+    teraflops: Annotated[float | None, typer.Option(help="Dense bfloat16 peak of the card.", min=1e-3)] = None,
+    bandwidth: Annotated[float | None, typer.Option(help="Its memory bandwidth, terabytes a second.", min=1e-3)] = None,
+    share: Annotated[float | None, typer.Option(help="Part of the peak that is reached.", min=1e-3, max=1.0)] = None,
+) -> None:
+    """Estimate memory and forward time of a large model on one card, from its shape (default: an H100)."""
+    from gate_models.offline.bench.sizing import H100, MODELS, WEIGHT_BYTES, Card, table  # noqa: PLC0415
+
+    for name, value, known in (("--model", model, MODELS), ("--weights", weights, WEIGHT_BYTES)):
+        if value not in known:
+            raise typer.BadParameter(f"{value!r} is unknown; use one of: {', '.join(known)}", param_hint=name)
+    card = Card(teraflops or H100.teraflops, bandwidth or H100.terabytes_per_second, share or H100.share)
+    typer.echo(table(MODELS[model], card, weights))

@@ -51,8 +51,8 @@ function chart(points, horizon) {
 }
 
 function summary(points, horizon) {
-  const told = points.map((point) => `at ${number(point.fraction)} base ${number(point.q0.estimate)}, guided ${number(point.qg.estimate)}`);
-  return `Switch curve. ${horizon?.censored === false ? `a* at ${number(horizon.fraction)}` : "No safe handoff"}. ${told.join("; ")}.`;
+  const sentences = points.map((point) => `at ${number(point.fraction)} base ${number(point.q0.estimate)}, guided ${number(point.qg.estimate)}`);
+  return `Switch curve. ${horizon?.censored === false ? `a* at ${number(horizon.fraction)}` : "No safe handoff"}. ${sentences.join("; ")}.`;
 }
 
 function axes(points, x, y) {

@@ -82,8 +82,8 @@ export class GenerateView {
   ended() {
     if (!this.views.every((view) => view.ended)) return;
     this.halt.disabled = true;
-    const told = this.views.filter((view) => view.run.sample).map((view) => `${view.title}: ${verdict(view.run.sample)}`);
-    announce(told.length ? told.join(" ") : "Generation ended without a text.");
+    const verdicts = this.views.filter((view) => view.run.sample).map((view) => `${view.title}: ${verdict(view.run.sample)}`);
+    announce(verdicts.length ? verdicts.join(" ") : "Generation ended without a text.");
     this.compareSummary();
   }
 

@@ -61,12 +61,16 @@ def test_ifeval_instructions_of_one_prompt_can_be_combined():
 @pytest.mark.parametrize("spec", [s for prompt in reference.ifeval() for s in prompt if "keyword" in s], ids=str)
 def test_ifeval_keyword_counts_are_those_of_the_regular_expression(spec):
     text = f"{spec['keyword']} un{spec['keyword'].upper()}ed, {spec['keyword']}{spec['keyword']}."
-    found = len(re.findall(spec["keyword"], text, re.IGNORECASE))
-    relation = {"at_least": found >= spec["count"], "less_than": found < spec["count"]}[spec["relation"]]
+    occurrences = len(re.findall(spec["keyword"], text, re.IGNORECASE))
+    relation = {"at_least": occurrences >= spec["count"], "less_than": occurrences < spec["count"]}[spec["relation"]]
     assert parse(spec).evaluate(text).satisfied is relation
-    for count in (found, found + 1):
-        assert parse({**spec, "relation": "at_least", "count": count}).evaluate(text).satisfied is (found >= count)
-        assert parse({**spec, "relation": "less_than", "count": count}).evaluate(text).satisfied is (found < count)
+    for count in (occurrences, occurrences + 1):
+        assert parse({**spec, "relation": "at_least", "count": count}).evaluate(text).satisfied is (
+            occurrences >= count
+        )
+        assert parse({**spec, "relation": "less_than", "count": count}).evaluate(text).satisfied is (
+            occurrences < count
+        )
 
 
 needs_shared = pytest.mark.skipif(not reference.SHARED.is_dir(), reason="the data folder ../shared/data is not here")

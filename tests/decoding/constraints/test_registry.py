@@ -226,9 +226,9 @@ def test_more_keywords_never_lower_the_score(keywords, text, extra):
 
 @settings(deadline=None)
 @given(st.integers(1, 12), st.integers(0, 14), RELATIONS)
-def test_counts_are_monotone(count, found, relation):
+def test_counts_are_monotone(count, letters, relation):
     constraint = parse({"type": "letter_frequency", "letter": "q", "relation": relation, "count": count})
-    scores = [constraint.evaluate("." + "q" * n).score for n in (found, found + 1)]
+    scores = [constraint.evaluate("." + "q" * n).score for n in (letters, letters + 1)]
     assert scores == (sorted(scores) if relation == "at_least" else sorted(scores, reverse=True))
 
 

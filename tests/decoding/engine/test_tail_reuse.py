@@ -50,18 +50,18 @@ def run(model: MiniModel, *jobs: Job) -> list[DecodingResult]:
 @pytest.mark.parametrize("mode", MODES)
 def test_refreshing_every_step_gives_the_exact_text(model: MiniModel, mode: ReuseMode) -> None:
     plain = [job(model, seed=seed, **shape) for seed in range(4) for shape in SHAPES]
-    for exact, found in zip(run(model, *plain), run(model, *(reusing(j, mode, 1) for j in plain)), strict=True):
-        assert found.tokens == exact.tokens
-        assert found.ledger == exact.ledger
-        assert found.handoff_step == exact.handoff_step
-        assert not found.approximate
+    for exact, reused in zip(run(model, *plain), run(model, *(reusing(j, mode, 1) for j in plain)), strict=True):
+        assert reused.tokens == exact.tokens
+        assert reused.ledger == exact.ledger
+        assert reused.handoff_step == exact.handoff_step
+        assert not reused.approximate
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_reuse_costs_the_same_rows_and_fewer_tokens(model: MiniModel, mode: ReuseMode) -> None:
     plain = [job(model, seed=seed, **shape) for seed in range(4) for shape in SHAPES]
-    exact, found = run(model, *plain), run(model, *(reusing(j, mode) for j in plain))
-    for before, after in zip(exact, found, strict=True):
+    exact, reused = run(model, *plain), run(model, *(reusing(j, mode) for j in plain))
+    for before, after in zip(exact, reused, strict=True):
         assert after.approximate
         assert not before.approximate
         assert model.spec.mask_id not in after.tokens
@@ -70,7 +70,7 @@ def test_reuse_costs_the_same_rows_and_fewer_tokens(model: MiniModel, mode: Reus
         if after.handoff_step:  # guided steps are never approximate
             guided = [[(s.positions, s.tokens) for s in o.trace.steps if s.phase == "guided"] for o in (before, after)]
             assert guided[0] == guided[1]
-    assert any(a.tokens != b.tokens for a, b in zip(exact, found, strict=True))
+    assert any(a.tokens != b.tokens for a, b in zip(exact, reused, strict=True))
 
 
 def test_a_block_alone_costs_least(model: MiniModel) -> None:
@@ -100,11 +100,11 @@ def test_a_window_on_an_unchanged_row_is_exact(model: MiniModel) -> None:
             prompt = model.codec.encode_prompt(text)
             rows.append(ReuseRow(prompt + [mask] * 12, len(prompt), [5, 7], (4, 8), KVCache(mode, 8)))
         for _ in range(2):
-            for row, found in zip(rows, model.encode_reusing(rows), strict=True):
+            for row, encoded in zip(rows, model.encode_reusing(rows), strict=True):
                 prompt_length, length = torch.tensor([row.prompt_length]), torch.tensor([len(row.ids)])
                 whole = model.encode(torch.tensor([row.ids]), prompt_length, length, always_mask=True)
                 expected = whole[torch.tensor(row.scored) + row.prompt_length]
-                torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
+                torch.testing.assert_close(encoded, expected, rtol=0, atol=2e-5)
         assert [row.kept.reused for row in rows] == [1, 1, 1]
 
 
@@ -120,8 +120,8 @@ def test_a_window_sees_the_commits_in_it(model: MiniModel, mode: ReuseMode) -> N
 
     empty, committed = [mask] * 12, [12, 14] + [mask] * 10
     model.encode_reusing([ReuseRow(prompt + empty, len(prompt), [3], (0, 4), kept)])
-    (found,) = model.encode_reusing([ReuseRow(prompt + committed, len(prompt), [3], (0, 4), kept)])
-    assert 1e-4 < (found - exact(committed)).norm() < 0.7 * (exact(empty) - exact(committed)).norm()
+    (encoded,) = model.encode_reusing([ReuseRow(prompt + committed, len(prompt), [3], (0, 4), kept)])
+    assert 1e-4 < (encoded - exact(committed)).norm() < 0.7 * (exact(empty) - exact(committed)).norm()
 
 
 def test_continuations_from_any_state(model: MiniModel) -> None:
@@ -133,9 +133,9 @@ def test_continuations_from_any_state(model: MiniModel) -> None:
         continuations(reusing(made, "dual"), Anchor(tuple(canvas), 4), guided=g, count=2, arm="t")
         for g in (False, True)
     )
-    found = run(model, *base, *guided)
-    assert [outcome.approximate for outcome in found] == [True, True, False, False]
-    assert all(model.spec.mask_id not in outcome.tokens for outcome in found)
+    results = run(model, *base, *guided)
+    assert [outcome.approximate for outcome in results] == [True, True, False, False]
+    assert all(model.spec.mask_id not in outcome.tokens for outcome in results)
 
 
 def test_what_was_kept_ends_with_the_request(model: MiniModel) -> None:

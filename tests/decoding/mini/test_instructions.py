@@ -38,8 +38,8 @@ def examples() -> ExampleSampler:
 
 def draws(examples: ExampleSampler, family: str, count: int = 150) -> list[Draw]:
     """Draws of the family itself, without the fallback to keywords."""
-    found = [FAMILIES[family][1](examples.pool, examples.rng) for _ in range(count * 4)]
-    return [drawn for drawn in found if drawn is not None][:count]
+    texts = [FAMILIES[family][1](examples.pool, examples.rng) for _ in range(count * 4)]
+    return [drawn for drawn in texts if drawn is not None][:count]
 
 
 @pytest.mark.parametrize("family", FAMILIES)

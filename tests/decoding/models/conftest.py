@@ -23,8 +23,8 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> dict[Arch, Path]:
 
 @pytest.fixture(params=ARCHS)
 def arch(request: pytest.FixtureRequest) -> Arch:
-    found: Arch = request.param
-    return found
+    architecture: Arch = request.param
+    return architecture
 
 
 @pytest.fixture

@@ -84,8 +84,8 @@ class Reference:
             gate = h @ self.part(layer, "ff_proj", "mlp.gate_proj")[0].T
             up = h @ self.part(layer, "up_proj", "mlp.up_proj")[0].T
             x = x + (gate / (1 + torch.exp(-gate)) * up) @ self.part(layer, "ff_out", "mlp.down_proj")[0].T
-        found = self.norm(x, self.top("ln_f", "model.norm")) @ self.top("ff_out", "lm_head").T
-        return found if self.llada else torch.cat([found[:1], found[:-1]])
+        logits = self.norm(x, self.top("ln_f", "model.norm")) @ self.top("ff_out", "lm_head").T
+        return logits if self.llada else torch.cat([logits[:1], logits[:-1]])
 
     def guided(self, prompt: list[int], canvas: list[int], scale: float) -> Tensor:
         """Logits [G, V] of the canvas: c + w(c - u), the prompt masked in u but for the kept ids."""
@@ -130,13 +130,13 @@ def manifest(config: dict[str, object]) -> dict[str, tuple[int, ...]]:
         return {f"model.transformer.{name}.weight": shape for name, shape in shapes.items()}
     d, f, v = c["hidden_size"], c["intermediate_size"], c["vocab_size"]
     kv = d * c["num_key_value_heads"] // c["num_attention_heads"]
-    found: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (v, d), "model.norm.weight": (d,)}
-    found["lm_head.weight"] = (v, d)
+    expected: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (v, d), "model.norm.weight": (d,)}
+    expected["lm_head.weight"] = (v, d)
     for n in range(c["num_hidden_layers"]):
         weights = {"input_layernorm": (d,), "post_attention_layernorm": (d,), "self_attn.o_proj": (d, d)}
         weights |= {"mlp.gate_proj": (f, d), "mlp.up_proj": (f, d), "mlp.down_proj": (d, f)}
         for name, rows in {"q_proj": d, "k_proj": kv, "v_proj": kv}.items():
             weights[f"self_attn.{name}"] = (rows, d)
-            found[f"model.layers.{n}.self_attn.{name}.bias"] = (rows,)
-        found |= {f"model.layers.{n}.{name}.weight": shape for name, shape in weights.items()}
-    return found
+            expected[f"model.layers.{n}.self_attn.{name}.bias"] = (rows,)
+        expected |= {f"model.layers.{n}.{name}.weight": shape for name, shape in weights.items()}
+    return expected

@@ -33,7 +33,7 @@ def job(
     model: DenoisingModel, text: str, policy: DecodingPolicy = FULL, gate: Gate | None = None, **fields: object
 ) -> Job:
     """A greedy job of 16 positions and steps, but for `fields`."""
-    found = Job(
+    made = Job(
         prompt_ids=tuple(model.codec.encode_prompt(text)),
         gen_length=16,
         steps=16,
@@ -42,7 +42,7 @@ def job(
         gate=gate or NeverGate(),
         sampling=GREEDY,
     )
-    return replace(found, **fields)  # type: ignore[arg-type]
+    return replace(made, **fields)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -80,11 +80,11 @@ def test_unconditional_branch_masks_the_prompt(model: DenoisingModel, reference:
     assert (hidden[0][0] == model.spec.mask_id) is (arch == "llada")
     canvas = [model.spec.mask_id] * 4
     row = torch.tensor([hidden[0] + canvas])
-    found = model.project(
+    logits = model.project(
         model.encode(row, torch.tensor([len(hidden[0])]), torch.tensor([row.shape[1]]), always_mask=True)
     )
     c, guided = reference.logits(pairs[0] + canvas)[-4:], reference.guided(pairs[0], canvas, 1.0)
-    torch.testing.assert_close(found[-4:], 2 * c - guided, rtol=0, atol=3e-5)
+    torch.testing.assert_close(logits[-4:], 2 * c - guided, rtol=0, atol=3e-5)
 
 
 def mixed_jobs(model: DenoisingModel) -> list[Job]:
@@ -130,13 +130,15 @@ def test_features_are_bit_equal_in_fixed_tiles(model: DenoisingModel) -> None:
         for slot, row in enumerate(order):
             ids[slot, : len(rows[row])] = torch.tensor(rows[row])
             lengths[slot] = len(rows[row])
-        found = model.encode(ids, torch.zeros(8, dtype=torch.long), lengths, always_mask=True).unflatten(0, (8, length))
-        return {row: found[slot, : len(rows[row])] for slot, row in enumerate(order)}
+        features = model.encode(ids, torch.zeros(8, dtype=torch.long), lengths, always_mask=True).unflatten(
+            0, (8, length)
+        )
+        return {row: features[slot, : len(rows[row])] for slot, row in enumerate(order)}
 
     solo = {row: encode([row])[row] for row in range(3)}
     for order in ([0, 1, 2], [2, 0, 1], [1, 2, 0, 1]):
-        for row, found in encode(order).items():
-            assert torch.equal(found, solo[row])
+        for row, features in encode(order).items():
+            assert torch.equal(features, solo[row])
 
 
 def test_nan_weights_fail_their_request_alone(folder: Path) -> None:

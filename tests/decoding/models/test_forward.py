@@ -46,8 +46,8 @@ def logits(
     batch = torch.tensor([ids + [7] * (width - len(ids)) for ids, _ in rows])
     prompts = torch.tensor([prompt for _, prompt in rows])
     lengths = torch.tensor([len(ids) for ids, _ in rows])
-    found = model.project(model.encode(batch, prompts, lengths, always_mask=always)).unflatten(0, batch.shape)
-    return [found[row, : len(ids)] for row, (ids, _) in enumerate(rows)]
+    projected = model.project(model.encode(batch, prompts, lengths, always_mask=always)).unflatten(0, batch.shape)
+    return [projected[row, : len(ids)] for row, (ids, _) in enumerate(rows)]
 
 
 def test_equals_the_reference(model: DenoisingModel, reference: Reference) -> None:
@@ -109,9 +109,9 @@ def test_padding_and_neighbours_do_not_matter(model: DenoisingModel, always: boo
         sequence(model, text, canvas) for text, canvas in (("Say yes.", 8), ("No comma.", 31), ("A dog at a ball", 16))
     ]
     together = logits(model, rows, width=max(len(ids) for ids, _ in rows) + 5, always=always)
-    for row, found in zip(rows, together, strict=True):
+    for row, batched in zip(rows, together, strict=True):
         (alone,) = logits(model, [row])
-        torch.testing.assert_close(found, alone, rtol=0, atol=1e-5)
+        torch.testing.assert_close(batched, alone, rtol=0, atol=1e-5)
 
 
 def test_bfloat16_stays_close_and_gives_float32(folder: Path, model: DenoisingModel) -> None:

@@ -78,11 +78,11 @@ def test_the_shipped_scales_belong_to_the_shipped_weights() -> None:
     prompt = exact.codec.encode_prompt("Write one sentence. Use the words: dog, ball, beach.")
     ids = torch.tensor([[*prompt, *[exact.spec.mask_id] * 16]])
     batch = ids, torch.tensor([len(prompt)]), torch.tensor([ids.shape[1]])
-    found = []
+    errors = []
     for model in (exact, coded):
         features = model.encode(*batch, always_mask=False)[len(prompt) :]
-        found.append(torch.log_softmax(model.project(features), -1))
-    divergence = (found[0].exp() * (found[0] - found[1])).sum(-1)
+        errors.append(torch.log_softmax(model.project(features), -1))
+    divergence = (errors[0].exp() * (errors[0] - errors[1])).sum(-1)
     assert float(divergence.mean()) < 0.03
 
 

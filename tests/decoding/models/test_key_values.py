@@ -44,8 +44,8 @@ def decode(
                 features = [exact(model, row.ids, row.prompt_length, row.scored) for row in rows]
             else:
                 features = model.encode_reusing(rows)
-            for row, found, canvas in zip(rows, features, canvases, strict=True):
-                logits = model.project(found)
+            for row, encoded, canvas in zip(rows, features, canvases, strict=True):
+                logits = model.project(encoded)
                 logits[:, list(model.spec.suppressed_ids)] = -torch.inf
                 chances, tokens = torch.softmax(logits, -1).max(-1)
                 best = int(chances.argmax())
@@ -56,8 +56,8 @@ def decode(
 @pytest.mark.parametrize("mode", ["prefix", "dual"])
 def test_refreshing_every_step_is_exact(network: TransformerModel, mode: ReuseMode) -> None:
     expected, _ = decode(network, None, TEXTS)
-    found, kept = decode(network, mode, TEXTS)
-    assert found == expected
+    features, kept = decode(network, mode, TEXTS)
+    assert features == expected
     assert [k.tokens for k in kept] == [CANVAS * (len(network.codec.encode_prompt(t)) + CANVAS) for t in TEXTS]
 
 
@@ -74,9 +74,9 @@ def test_a_window_on_an_unchanged_row_is_exact(network: TransformerModel, mode: 
         network.encode_reusing(rows[::-1])[::-1],
         network.encode_reusing(rows[1:2]),
     ):
-        for row, found in zip(rows if len(features) > 1 else rows[1:2], features, strict=True):
+        for row, encoded in zip(rows if len(features) > 1 else rows[1:2], features, strict=True):
             expected = exact(network, row.ids, row.prompt_length, row.scored)
-            torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
+            torch.testing.assert_close(encoded, expected, rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("mode", ["prefix", "dual"])
@@ -89,9 +89,9 @@ def test_reuse_is_close_and_cheaper(network: TransformerModel, mode: ReuseMode) 
     network.encode_reusing([ReuseRow(prompt + empty, len(prompt), [3], block, kept)])
     before = kept.tokens
     committed = network.codec.encode(" dog")[:1] + empty[1:]
-    (found,) = network.encode_reusing([ReuseRow(prompt + committed, len(prompt), [3], block, kept)])
+    (encoded,) = network.encode_reusing([ReuseRow(prompt + committed, len(prompt), [3], block, kept)])
     expected, old = (exact(network, prompt + canvas, len(prompt), [3]) for canvas in (committed, empty))
-    assert 1e-4 < (found - expected).norm() < 0.5 * (old - expected).norm()
+    assert 1e-4 < (encoded - expected).norm() < 0.5 * (old - expected).norm()
     lead = 1 if network.shifted else 0
     assert kept.tokens - before == lead + (CANVAS if mode == "prefix" else BLOCK)
 

@@ -75,9 +75,9 @@ def test_one_file_without_index(folder: Path, copy: Copy, model: DenoisingModel)
         file.unlink()
     (other / INDEX).unlink()
     save_file(everything, other / "model.safetensors")
-    found = load_model(str(other))
-    assert torch.equal(features(found), features(model))
-    assert found.spec.hash != model.spec.hash
+    loaded = load_model(str(other))
+    assert torch.equal(features(loaded), features(model))
+    assert loaded.spec.hash != model.spec.hash
 
 
 def test_missing_shard(folder: Path, copy: Copy) -> None:

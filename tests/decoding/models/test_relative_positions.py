@@ -20,8 +20,8 @@ def rows(length: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 
 def test_buckets_are_exact_near_and_grow_with_the_distance() -> None:
-    found = distance_buckets(torch.tensor([0, -1, -7, -8, -127, -400, 1, 7, 400]), 32)
-    assert found.tolist() == [0, 1, 7, 8, 15, 15, 17, 23, 31]
+    buckets = distance_buckets(torch.tensor([0, -1, -7, -8, -127, -400, 1, 7, 400]), 32)
+    assert buckets.tolist() == [0, 1, 7, 8, 15, 15, 17, 23, 31]
 
 
 def test_padding_changes_nothing() -> None:

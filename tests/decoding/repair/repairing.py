@@ -29,8 +29,8 @@ class Letters(Constraint):
     count: int
 
     def _checks(self, text: str) -> tuple[Check, ...]:
-        found = text.lower().count(self.letter)
-        return (Check.graded("letters", found >= self.count, found / self.count, f"{found}"),)
+        count = text.lower().count(self.letter)
+        return (Check.graded("letters", count >= self.count, count / self.count, f"{count}"),)
 
 
 class Broken(Letters):

@@ -72,7 +72,7 @@ def test_nothing_is_looked_at_where_no_keyword_is_missing(engine: Engine, model:
         repaired(model, Repair("constraint_aware", max_rounds=2)),
         repaired(model, Repair("keyword_argmax", max_rounds=2)),
     )
-    assert [found.tokens for found in first.passes] == [found.tokens for found in second.passes]
+    assert [attempt.tokens for attempt in first.passes] == [attempt.tokens for attempt in second.passes]
     assert second.ledger.of(purpose="rollout") == 0
 
 

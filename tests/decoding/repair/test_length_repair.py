@@ -30,9 +30,9 @@ def text_pass(model: MiniModel, predicate: Any, text: str, length: int = 16) -> 
     state = CanvasState(
         job(model, length=length, start=start, start_step=length), model.spec.mask_id, model.spec.end_ids
     )
-    found = finished(state, predicate, model.codec)
-    found.confidence[: len(ids)] = [1.0 - 0.01 * index for index in range(len(ids))]
-    return RepairContext(found, tuple(range(len(ids))), predicate, model.codec, state.job.noise)
+    attempt = finished(state, predicate, model.codec)
+    attempt.confidence[: len(ids)] = [1.0 - 0.01 * index for index in range(len(ids))]
+    return RepairContext(attempt, tuple(range(len(ids))), predicate, model.codec, state.job.noise)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ def test_the_tail_moves_and_keeps_what_counts(model: MiniModel) -> None:
 def test_a_text_of_the_wrong_length_is_repaired_whole(engine: Engine, model: MiniModel, predicate: Any) -> None:
     repair = Repair("constraint_aware", reopen=3, max_rounds=3)
     for outcome in decode(engine, *(repaired(model, repair, predicate, seed=seed) for seed in range(8))):
-        for resumption, found in zip(outcome.trace.resumed, outcome.passes[1:], strict=True):
+        for resumption, attempt in zip(outcome.trace.resumed, outcome.passes[1:], strict=True):
             masked = tuple(i for i, token in enumerate(resumption.canvas) if token == model.spec.mask_id)
-            assert masked == found.reopened
+            assert masked == attempt.reopened
             assert len(masked) <= 3
-            assert model.spec.mask_id not in found.tokens
+            assert model.spec.mask_id not in attempt.tokens
         assert outcome.ledger.total <= most_rows(outcome.job)

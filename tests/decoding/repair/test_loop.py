@@ -47,22 +47,22 @@ def test_every_reopened_position_is_committed_again(
     asked = repaired(model, repair, preset="handoff", fraction=0.25, block_length=block)
     handle = engine.submit(asked)
     outcome = handle.result(600)
-    assert [found.round for found in outcome.passes] == [0, 1, 2]
-    for found in outcome.passes:
-        assert model.spec.mask_id not in found.tokens
-    for resumption, found in zip(outcome.trace.resumed, outcome.passes[1:], strict=True):
+    assert [attempt.round for attempt in outcome.passes] == [0, 1, 2]
+    for attempt in outcome.passes:
+        assert model.spec.mask_id not in attempt.tokens
+    for resumption, attempt in zip(outcome.trace.resumed, outcome.passes[1:], strict=True):
         masked = {i for i, token in enumerate(resumption.canvas) if token == model.spec.mask_id}
-        assert set(found.reopened) <= masked
-        committed = [p for stats in found.state.trace.steps for p in stats.positions]
+        assert set(attempt.reopened) <= masked
+        committed = [p for stats in attempt.state.trace.steps for p in stats.positions]
         assert sorted(committed) == sorted(masked)
-        assert {stats.round for stats in found.state.trace.steps} == {found.round}
-        assert {stats.phase for stats in found.state.trace.steps} == {"guided"}
+        assert {stats.round for stats in attempt.state.trace.steps} == {attempt.round}
+        assert {stats.phase for stats in attempt.state.trace.steps} == {"guided"}
     assert outcome.ledger.total <= most_rows(asked) == handle.estimated_rows
 
 
 def test_rounds_at_the_end_cost_two_rows_a_reopened_position(engine: Engine, model: MiniModel) -> None:
     (outcome,) = decode(engine, repaired(model, Repair("random", reopen=4, max_rounds=3)))
-    assert [len(found.reopened) for found in outcome.passes] == [0, 4, 4, 4]
+    assert [len(attempt.reopened) for attempt in outcome.passes] == [0, 4, 4, 4]
     assert outcome.ledger.of(purpose="generate") == 24
     assert outcome.ledger.of(purpose="repair") == outcome.ledger.total - 24 == 3 * 2 * 4
     assert most_rows(outcome.job) == 48
@@ -90,7 +90,7 @@ def test_the_best_text_is_kept_and_success_ends_it(engine: Engine, model: MiniMo
         engine,
         *(repaired(model, Repair("random", reopen=6, max_rounds=8), predicate, seed=seed) for seed in range(40)),
     )
-    ranks = [[found.rank for found in outcome.passes] for outcome in outcomes]
+    ranks = [[attempt.rank for attempt in outcome.passes] for outcome in outcomes]
     assert all(
         outcome.kept is not None and outcome.kept.rank == max(r) for outcome, r in zip(outcomes, ranks, strict=True)
     )
@@ -104,12 +104,12 @@ def test_the_best_text_is_kept_and_success_ends_it(engine: Engine, model: MiniMo
 def test_rounds_draw_new_noise_and_do_not_repeat_positions(engine: Engine, model: MiniModel) -> None:
     (outcome,) = decode(engine, repaired(model, Repair("commit_confidence", max_rounds=3), Letters("é", 1)))
     best = outcome.passes[0]
-    same = [found for found in outcome.passes[1:] if found.rank <= best.rank]
+    same = [attempt for attempt in outcome.passes[1:] if attempt.rank <= best.rank]
     assert len(same) == 3
-    assert len({position for found in same for position in found.reopened}) == 9
+    assert len({position for attempt in same for position in attempt.reopened}) == 9
     everything = decode(engine, repaired(model, Repair("restart", max_rounds=3)))[0].passes
-    assert len({found.state.job.noise for found in everything}) == 4
-    assert len({found.tokens for found in everything}) > 1
+    assert len({attempt.state.job.noise for attempt in everything}) == 4
+    assert len({attempt.tokens for attempt in everything}) > 1
 
 
 def test_confidence_survives_where_nothing_was_decoded_again(engine: Engine, model: MiniModel) -> None:
@@ -142,7 +142,7 @@ def test_attempts_follow_each_other_with_noise_of_their_own(engine: Engine, mode
     asked = replace(job(model, preset="full_cfg"), attempts=attempts, predicate=NEVER)
     handle = engine.submit(asked)
     outcome = handle.result(600)
-    assert [(found.attempt, found.round) for found in outcome.passes] == [
+    assert [(decoded.attempt, decoded.round) for decoded in outcome.passes] == [
         (0, 0), (1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2),
     ]  # fmt: skip
     assert outcome.ledger.total == 12 + 2 * (24 + 2 * 4) == handle.estimated_rows
@@ -184,9 +184,9 @@ def test_at_temperature_zero_no_text_is_decoded_twice(
     """Reopening the same positions of the same text again would give the same text: the attempt ends."""
     greedy = Sampling(temperature=0.0)
     (outcome,) = decode(engine, repaired(model, repair, sampling=greedy))
-    found = outcome.passes[1:]
-    assert 1 <= len(found) <= most, "the rounds run out of new canvases"
-    assert len({resumption.canvas for resumption in outcome.trace.resumed}) == len(found)
+    attempts = outcome.passes[1:]
+    assert 1 <= len(attempts) <= most, "the rounds run out of new canvases"
+    assert len({resumption.canvas for resumption in outcome.trace.resumed}) == len(attempts)
     (drawn,) = decode(engine, repaired(model, repair))
     assert len(drawn.passes) == 21, "with noise every round is another"
 
@@ -198,7 +198,7 @@ def test_at_temperature_zero_a_repeated_attempt_is_left_out(engine: Engine, mode
     random = replace(greedy, attempts=(Attempt(resolve_policy("full_cfg", {"order": "random"})),) * 2)
     sampled, repeated, shuffled = decode(engine, asked, greedy, random)
     assert [len(outcome.passes) for outcome in (sampled, repeated, shuffled)] == [4, 2, 2]
-    assert repeated.tokens in {found.tokens for found in repeated.passes}
+    assert repeated.tokens in {attempt.tokens for attempt in repeated.passes}
 
 
 def test_a_repair_does_not_depend_on_what_runs_beside_it(model: MiniModel) -> None:
@@ -212,8 +212,8 @@ def test_a_repair_does_not_depend_on_what_runs_beside_it(model: MiniModel) -> No
         handles = engine.submit_all(jobs)
         while engine.step():
             pass
-        found = [handle.result() for handle in handles]
-        return [(one.tokens, one.trace, one.ledger, [(p.text, p.rows) for p in one.passes]) for one in found]
+        results = [handle.result() for handle in handles]
+        return [(one.tokens, one.trace, one.ledger, [(p.text, p.rows) for p in one.passes]) for one in results]
 
     alone = [outcomes([one], 64)[0] for one in asked]
     assert any(len(passes) > 2 for *_, passes in alone)

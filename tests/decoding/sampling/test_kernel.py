@@ -50,25 +50,25 @@ def test_w_zero_is_the_base_decoder_to_the_bit() -> None:
 
 def test_statistics_against_their_definitions() -> None:
     c, u, w = logits(0), logits(1), 1.5
-    found = step(c, u, w)
+    candidates = step(c, u, w)
     c, u = c.clone(), u.clone()
     g = c + w * (c - u)
     g[:, MASK] = c[:, MASK] = -np.inf
     p, q = torch.softmax(g, -1), torch.softmax(c, -1)
     rows = torch.arange(M)
     top = p.sort(-1, descending=True).values
-    assert torch.allclose(found.probability, p[rows, found.token])
-    assert torch.allclose(found.margin, top[:, 0] - top[:, 1])
-    assert torch.equal(found.argmax, p.argmax(-1))
-    assert torch.allclose(found.entropy, torch.special.entr(p).sum(-1))
-    assert torch.allclose(found.boost, p[rows, found.token] - q[rows, found.token])
-    assert torch.allclose(found.total_variation, (p - q).abs().sum(-1) / 2)
-    assert torch.allclose(found.kl, torch.where(p > 0, p * (p / q).log(), 0.0).sum(-1))
+    assert torch.allclose(candidates.probability, p[rows, candidates.token])
+    assert torch.allclose(candidates.margin, top[:, 0] - top[:, 1])
+    assert torch.equal(candidates.argmax, p.argmax(-1))
+    assert torch.allclose(candidates.entropy, torch.special.entr(p).sum(-1))
+    assert torch.allclose(candidates.boost, p[rows, candidates.token] - q[rows, candidates.token])
+    assert torch.allclose(candidates.total_variation, (p - q).abs().sum(-1) / 2)
+    assert torch.allclose(candidates.kl, torch.where(p > 0, p * (p / q).log(), 0.0).sum(-1))
 
 
 def test_base_step_has_no_guidance_statistics() -> None:
-    found = step(logits(0), None)
-    for values in (found.boost, found.kl, found.total_variation):
+    candidates = step(logits(0), None)
+    for values in (candidates.boost, candidates.kl, candidates.total_variation):
         assert torch.count_nonzero(values) == 0
 
 
@@ -76,25 +76,25 @@ def test_mask_is_never_emitted_even_where_the_model_is_sure_of_it() -> None:
     c = logits(0)
     c[:, MASK] = 1e4
     for temperature in (0.0, 0.7, 1.0):
-        found = step(c, logits(1), temperature=torch.full((M,), temperature, dtype=torch.float64))
-        assert not (found.token == MASK).any()
-        assert not (found.argmax == MASK).any()
-        assert torch.isfinite(found.probability).all()
+        candidates = step(c, logits(1), temperature=torch.full((M,), temperature, dtype=torch.float64))
+        assert not (candidates.token == MASK).any()
+        assert not (candidates.argmax == MASK).any()
+        assert torch.isfinite(candidates.probability).all()
 
 
 def test_guidance_is_combined_before_suppression() -> None:
     """(-inf) - (-inf) would be NaN: a suppressed id in both branches must leave everything finite."""
-    found = step(logits(0), logits(1), suppressed=torch.tensor([MASK, 3, 4]))
+    candidates = step(logits(0), logits(1), suppressed=torch.tensor([MASK, 3, 4]))
     for name in ("probability", "entropy", "kl", "total_variation", "boost"):
-        assert torch.isfinite(getattr(found, name)).all()
+        assert torch.isfinite(getattr(candidates, name)).all()
 
 
 def test_barred_ids_apply_to_barred_positions_only() -> None:
     c = logits(0)
     c[:, 5] = 50.0
     blocked = torch.tensor([True, False] * (M // 2))
-    found = step(c, None, blocked=blocked, blocked_ids=torch.tensor([5]))
-    assert torch.equal(found.token == 5, ~blocked)
+    candidates = step(c, None, blocked=blocked, blocked_ids=torch.tensor([5]))
+    assert torch.equal(candidates.token == 5, ~blocked)
 
 
 def test_temperature_zero_is_argmax_and_confidence_stays_untempered() -> None:
@@ -114,7 +114,7 @@ def test_sampling_frequencies(temperature: float, top_p: float) -> None:
     c = logits(3, 1).expand(count, V).clone()
     uniforms = torch.from_numpy(np.random.default_rng(0).random(count))
     full = {"temperature": torch.full((count,), temperature), "top_p": torch.full((count,), top_p)}
-    found = step(c, None, uniforms=uniforms, **full)
+    candidates = step(c, None, uniforms=uniforms, **full)
     row = c[0].clone()
     row[MASK] = -np.inf
     p = torch.softmax(row / temperature, -1)
@@ -122,7 +122,7 @@ def test_sampling_frequencies(temperature: float, top_p: float) -> None:
     kept = order[(p[order].cumsum(0) - p[order]) < top_p]
     expected = torch.zeros(V, dtype=torch.float64)
     expected[kept] = p[kept] / p[kept].sum()
-    observed = torch.bincount(found.token, minlength=V)
+    observed = torch.bincount(candidates.token, minlength=V)
     assert observed[expected == 0].sum() == 0
     support = expected > 0
     assert stats.power_divergence(observed[support], expected[support] * count, lambda_=0).pvalue > 1e-6
@@ -161,23 +161,23 @@ def test_a_position_does_not_see_its_neighbours(seed: int, permutation: list[int
 def test_nan_logits_give_non_finite_statistics_in_their_row_alone() -> None:
     c = logits(0)
     c[2, 4] = float("nan")
-    found = step(c, logits(1))
-    finite = torch.isfinite(found.entropy)
+    candidates = step(c, logits(1))
+    finite = torch.isfinite(candidates.entropy)
     assert finite.tolist() == [True, True, False, True, True, True]
 
 
 def test_orders_rank_by_their_statistic_with_ties_by_position() -> None:
-    found = step(logits(0), logits(1))
+    candidates = step(logits(0), logits(1))
     positions = torch.tensor([5, 4, 3, 2, 1, 0])
     u = torch.zeros(M)
     for order, values in (
-        (CONFIDENCE_KINDS["probability"], found.probability),
-        (CONFIDENCE_KINDS["margin"], found.margin),
-        (CONFIDENCE_KINDS["neg_entropy"], -found.entropy),
-        (ORDERS["guidance_boost"], found.boost),
-        (ORDERS["boost_confidence"], found.boost * found.probability),
+        (CONFIDENCE_KINDS["probability"], candidates.probability),
+        (CONFIDENCE_KINDS["margin"], candidates.margin),
+        (CONFIDENCE_KINDS["neg_entropy"], -candidates.entropy),
+        (ORDERS["guidance_boost"], candidates.boost),
+        (ORDERS["boost_confidence"], candidates.boost * candidates.probability),
     ):
-        sequence = ranked(order.score(found, u), positions)
+        sequence = ranked(order.score(candidates, u), positions)
         assert torch.equal(values[sequence], values.sort(descending=True).values)
     tied = ranked(torch.tensor([0.5, 0.9, 0.5, 0.5, 0.9, 0.1]), positions)
     assert positions[tied].tolist() == [1, 4, 2, 3, 5, 0]
@@ -246,11 +246,11 @@ def test_no_implausible_token_is_drawn(temperature: float) -> None:
 def test_nan_logits_stay_visible_under_a_plausibility() -> None:
     c, u = logits(0), logits(1)
     c[2] = np.nan
-    found = step(c, u, plausibility=torch.full((M,), 0.1, dtype=torch.float64))
-    assert found.entropy.isfinite().tolist() == [True, True, False, True, True, True]
+    candidates = step(c, u, plausibility=torch.full((M,), 0.1, dtype=torch.float64))
+    assert candidates.entropy.isfinite().tolist() == [True, True, False, True, True, True]
 
 
 def test_conditional_order_ranks_by_the_models_own_probability() -> None:
-    found = step(logits(0), logits(1))
-    assert torch.equal(ORDERS["conditional"].score(found, torch.zeros(M)), found.conditional)
-    assert not torch.equal(found.conditional, found.probability)
+    candidates = step(logits(0), logits(1))
+    assert torch.equal(ORDERS["conditional"].score(candidates, torch.zeros(M)), candidates.conditional)
+    assert not torch.equal(candidates.conditional, candidates.probability)

@@ -63,12 +63,12 @@ def test_any_task_can_be_asked(task: str) -> None:
 @pytest.mark.skipif(not bert_mini_int8.supported(), reason="this CPU has no VNNI instructions")
 def test_products_in_8_bits_count_like_those_that_they_replace() -> None:
     settings = BenchSettings(gen_length=4, requests=1)
-    found = []
+    counts = []
     for form in ("none", "int8"):
         model = load_model("mini", quantization=form)
         call = partial(bench._sequential_run, model, parse_policy("full_cfg"), load_task("commongen", 1), settings)
-        found.append(bench.flops_of(call))
-    assert found[0] == found[1] > 0
+        counts.append(bench.flops_of(call))
+    assert counts[0] == counts[1] > 0
 
 
 def test_the_peak_is_that_of_the_device_and_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ def test_the_peak_is_that_of_the_device_and_dtype(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_floating_point_mode_is_put_back() -> None:
-    """Flushing denormals is a mode of the whole thread: whoever calls us must not inherit it."""
+    """Flushing denormals is a mode of the whole thread: our caller must not inherit it."""
     threads = torch.get_num_threads()
     with compute_mode(threads + 1):
         assert torch.tensor([1e-310], dtype=torch.float64).mul(0.5).item() == 0.0

@@ -62,7 +62,7 @@ def test_a_census_that_is_growing_says_which_prompts_have_how_many_rollouts(
     in_process(SETTINGS, tmp_path, model)
     growing = in_process(replace(SETTINGS, subtasks=("commongen-k3",), prompts=1, rollouts=4), tmp_path, model)
     reports = report(growing, splits=20)
-    assert [found.rollouts for found in reports] == [{2: 2}, {2: 1, 4: 1}]
+    assert [subtask.rollouts for subtask in reports] == [{2: 2}, {2: 1, 4: 1}]
     text = to_markdown(growing, reports)
     assert "| cognac-avoidance | 2 | 2 |" in text
     assert "| commongen-k3 | 2 | 2 (1), 4 (1) |" in text
@@ -72,11 +72,11 @@ def test_a_census_that_is_growing_says_which_prompts_have_how_many_rollouts(
 
 def test_plain_json_has_what_the_table_has(measured: Census) -> None:
     reports = report(measured, splits=20)
-    told = json.loads(json.dumps(to_json(measured, reports), allow_nan=False))
-    for found, plain in zip(reports, told["subtasks"], strict=True):
-        assert found.table is not None
-        assert plain["table"]["retention"] == found.table.retention
-        assert plain["table"]["holds_at_margin"] == {"0.03": found.table.holds(), "0.05": found.table.holds(0.05)}
+    plain_form = json.loads(json.dumps(to_json(measured, reports), allow_nan=False))
+    for subtask, plain in zip(reports, plain_form["subtasks"], strict=True):
+        assert subtask.table is not None
+        assert plain["table"]["retention"] == subtask.table.retention
+        assert plain["table"]["holds_at_margin"] == {"0.03": subtask.table.holds(), "0.05": subtask.table.holds(0.05)}
         assert plain["table"]["few_prompts"] is True
         assert plain["rollouts"] == {"2": 2}
 
@@ -86,7 +86,7 @@ def test_a_verdict_on_few_prompts_says_so(measured: Census) -> None:
     table = to_markdown(measured, reports).split("## ")[1]
     assert " (few): fewer than 20 prompts" in table
     assert table.count("(few) | ") == 2 * len(reports)
-    enough = [replace(found, table=found.table and replace(found.table, prompts=20)) for found in reports]
+    enough = [replace(subtask, table=subtask.table and replace(subtask.table, prompts=20)) for subtask in reports]
     assert "few" not in to_markdown(measured, enough)
 
 

@@ -26,11 +26,11 @@ def model() -> DenoisingModel:
 
 
 def test_one_factor_moves_at_a_time() -> None:
-    found = one_factor.configurations(CENTRE, weights=(0.5, 2.0), lengths=(12,), steps=(8,))
-    assert list(found) == ["centre", "weight-0.5", "length-12", "steps-8"]
-    assert found["weight-0.5"] == replace(CENTRE, weight=0.5)
-    assert found["length-12"] == replace(CENTRE, gen_length=12)
-    assert found["steps-8"] == replace(CENTRE, steps=8)
+    configurations = one_factor.configurations(CENTRE, weights=(0.5, 2.0), lengths=(12,), steps=(8,))
+    assert list(configurations) == ["centre", "weight-0.5", "length-12", "steps-8"]
+    assert configurations["weight-0.5"] == replace(CENTRE, weight=0.5)
+    assert configurations["length-12"] == replace(CENTRE, gen_length=12)
+    assert configurations["steps-8"] == replace(CENTRE, steps=8)
 
 
 def test_the_table_reads_every_configuration(model: DenoisingModel, tmp_path: Path) -> None:
@@ -65,11 +65,11 @@ def test_weight_sweep_and_switch_runs_reach_the_report(model: DenoisingModel, tm
     assert {cell.rows for cell in prompt.sweep().values()} == {4 * 16, 4 * 32}
     switched = sorted((cell.step, cell.rows) for cell in prompt.cells.values() if cell.kind == "switch")
     assert switched == [(step, 4 * (16 + step)) for step in (5, 10, 16)]
-    (found,) = report(measured, splits=10)
-    assert found.guidance_fates is not None
-    assert sum(found.guidance_fates.values()) == 1
-    assert found.ensemble is not None
-    assert found.ensemble[0.03].median >= found.ensemble[0.1].median
-    text = to_markdown(measured, [found])
+    (subtask,) = report(measured, splits=10)
+    assert subtask.guidance_fates is not None
+    assert sum(subtask.guidance_fates.values()) == 1
+    assert subtask.ensemble is not None
+    assert subtask.ensemble[0.03].median >= subtask.ensemble[0.1].median
+    text = to_markdown(measured, [subtask])
     assert "## Guidance fates" in text
     assert "## Ensemble horizons" in text

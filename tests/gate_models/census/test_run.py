@@ -145,10 +145,10 @@ def test_the_compact_form_says_the_same(measured: Census, tmp_path: Path) -> Non
 
 def test_a_report_names_every_prompt(measured: Census) -> None:
     (avoidance, keywords) = report(measured, splits=20)
-    for found in (avoidance, keywords):
-        assert found.prompts == sum(found.handoff_fates.values()) == sum(found.splits.values()) == 2
-        assert found.collided == ((0.1, 0.15),)
-        assert found.table is not None
+    for subtask in (avoidance, keywords):
+        assert subtask.prompts == sum(subtask.handoff_fates.values()) == sum(subtask.splits.values()) == 2
+        assert subtask.collided == ((0.1, 0.15),)
+        assert subtask.table is not None
     text = to_markdown(measured, [avoidance, keywords])
     assert "commongen-k3" in text
     assert "0.1 and 0.15" in text

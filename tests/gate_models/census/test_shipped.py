@@ -30,9 +30,9 @@ def model():
 
 def test_it_is_of_the_shipped_model_and_its_card_is_its_report(census, model):
     assert census.manifest["model_hash"] == model.spec.hash
-    told = tables.to_markdown(census, census_report.report(census, splits=200), 200)
+    markdown = tables.to_markdown(census, census_report.report(census, splits=200), 200)
     card = (FOLDER / "README.md").read_text(encoding="utf-8")
-    lines = [line for line in told.splitlines() if line.startswith("|")]
+    lines = [line for line in markdown.splitlines() if line.startswith("|")]
     assert len(lines) > 80
     missing = [line for line in lines if line not in card]
     assert missing == []

@@ -39,12 +39,12 @@ def test_many_prompts_at_once() -> None:
 def test_the_persistent_point_is_the_earliest_that_stays_safe() -> None:
     rng = np.random.default_rng(0)
     base, guided = rng.choice([0.5, 0.9, 1.0], size=(2, 400, 7), p=[0.15, 0.4, 0.45])
-    found = persistent_point(base, guided)
+    point = persistent_point(base, guided)
     for prompt in range(400):
         safe = [b >= 0.9 and g - b <= 0.1 + 1e-12 for b, g in zip(base[prompt], guided[prompt], strict=True)]
         expected = next((i for i in range(7) if all(safe[i:])), 7)
-        assert found[prompt] == expected
-    assert {0, 7} < set(found.tolist())
+        assert point[prompt] == expected
+    assert {0, 7} < set(point.tolist())
 
 
 def test_thresholds_are_met_exactly() -> None:

@@ -53,7 +53,7 @@ def result(**tasks: Any) -> dict[str, Any]:
 
 
 def named(cells: dict[str, Any]) -> dict[str, Any]:
-    return {{"cheap": "handoff:0.3:repair3x4"}.get(name, name): found for name, found in cells.items()}
+    return {{"cheap": "handoff:0.3:repair3x4"}.get(name, name): cell for name, cell in cells.items()}
 
 
 def test_best_of_n_is_read_off_one_run() -> None:
@@ -82,10 +82,10 @@ def test_a_policy_is_compared_at_its_own_rows() -> None:
     rows = np.array([[10.0, 10.0 if index % 2 == 0 else 20.0] for index in range(40)])
     curve = Curve("base:best2", prompts, rows, half)
     own = [sample(prompt, True, 12) for prompt in prompts]
-    found = beyond(own, curve)
-    assert found is not None
-    assert found.value == pytest.approx(1.0 - 0.7)
-    assert 0.1 < found.low < found.value < found.high < 0.5
+    comparison = beyond(own, curve)
+    assert comparison is not None
+    assert comparison.value == pytest.approx(1.0 - 0.7)
+    assert 0.1 < comparison.low < comparison.value < comparison.high < 0.5
     solved = beyond([sample(prompt, False, 40) for prompt in prompts], curve)
     assert solved is not None
     assert [solved.value, solved.low, solved.high] == pytest.approx([-1.0] * 3)
@@ -118,7 +118,7 @@ def test_results_are_merged_and_pooled() -> None:
     one, two = named(CELLS), {"full_cfg": CELLS["full_cfg"]}
     tasks = merged([result(**{"ccg-length": one}), result(**{"collie-c07": two})])
     assert set(pooled(tasks)) == {"full_cfg"}
-    assert {found["prompt_id"] for found in pooled(tasks)["full_cfg"]} == {
+    assert {sample["prompt_id"] for sample in pooled(tasks)["full_cfg"]} == {
         "ccg-length/a", "ccg-length/b", "collie-c07/a", "collie-c07/b",
     }  # fmt: skip
     again = merged([result(**{"ccg-length": two}), result(**{"ccg-length": one})])
@@ -158,14 +158,14 @@ def test_lines_are_interpolated_as_numpy_does() -> None:
 
 def test_first_passes_are_policies_of_their_own() -> None:
     repaired = [sample("a", True, 26, (20, False), (26, True)), sample("b", True, 20, (20, True))]
-    for found, text in zip(repaired, ("first", "only"), strict=True):
-        found["history"] = [(*end[:2], text) for end in found["history"]]
+    for row, text in zip(repaired, ("first", "only"), strict=True):
+        row["history"] = [(*end[:2], text) for end in row["history"]]
     cells = plain({"handoff:0.3:repair3x2": repaired, "full_cfg": CELLS["full_cfg"]})
     assert set(cells) == {"handoff:0.3", "handoff:0.3:repair3x2", "full_cfg"}
-    assert [(found["rows"], found["satisfied"], found["text"]) for found in cells["handoff:0.3"]] == [
+    assert [(row["rows"], row["satisfied"], row["text"]) for row in cells["handoff:0.3"]] == [
         (20, False, "first"), (20, True, "only"),
     ]  # fmt: skip
-    assert [found["rows"] for found in truncated(repaired, 2)] == [26, 20]
+    assert [row["rows"] for row in truncated(repaired, 2)] == [26, 20]
 
 
 def row(policy: str, success: float, rows: float, **best_of: tuple[float, float] | None) -> Row:

@@ -61,10 +61,10 @@ def test_the_largest_threshold_that_loses_little_enough(losses: dict[float, floa
 
 def test_certificates_follow_the_fixed_sequence() -> None:
     none, some = np.zeros(400), np.r_[np.ones(60), np.zeros(340)]
-    found = own.certified({0.1: none, 0.3: none, 0.5: some, 0.7: none})
-    assert found["0.03"] == 0.3
-    assert found["0.01"] == 0.3
-    assert found[f"{MARGINS[-1]:g}"] == 0.3
+    certified = own.certified({0.1: none, 0.3: none, 0.5: some, 0.7: none})
+    assert certified["0.03"] == 0.3
+    assert certified["0.01"] == 0.3
+    assert certified[f"{MARGINS[-1]:g}"] == 0.3
     assert set(own.certified({0.1: some}).values()) == {None}
 
 
@@ -113,11 +113,11 @@ def test_what_is_read_off_is_what_the_engine_does(order: str, tmp_path: Path) ->
 def test_calibration_gives_a_threshold_for_every_order_and_width(tmp_path: Path) -> None:
     model = tiny_model()
     plan = dataclasses.replace(PLAN, prompts=2, samples=1)
-    found = own.calibrate(model, plan, tmp_path)
-    assert [(one.regime.order, one.regime.tail_width) for one in found] == [
+    thresholds = own.calibrate(model, plan, tmp_path)
+    assert [(one.regime.order, one.regime.tail_width) for one in thresholds] == [
         (order, width) for order in own.ORDERS for width in own.WIDTHS
     ]
-    for one in found:
+    for one in thresholds:
         assert one.regime.family == "commongen-k3"
         assert one.regime.boost_threshold == (None if one.regime.order == "confidence" else 0.05)
         points = one.evidence["curve"]
@@ -126,11 +126,11 @@ def test_calibration_gives_a_threshold_for_every_order_and_width(tmp_path: Path)
         rows = [point["rows"] for point in points.values()]
         serial = one.regime.tail_width == 1 and one.regime.order == "confidence"
         assert not serial or rows == sorted(rows, reverse=True)
-    assert own.calibrate(model, dataclasses.replace(plan, prompts=None), tmp_path) == found
+    assert own.calibrate(model, dataclasses.replace(plan, prompts=None), tmp_path) == thresholds
     with pytest.raises(ValueError, match="no prompt of task 'ccg-length'"):
         own.calibrate(model, dataclasses.replace(plan, tasks=("ccg-length",), prompts=None), tmp_path)
-    resolved = DrainedGates(tuple(found)).resolve(GateSettings("drained"), found[0].regime)
-    assert (resolved.gate is None) == (found[0].threshold is None)
+    resolved = DrainedGates(tuple(thresholds)).resolve(GateSettings("drained"), thresholds[0].regime)
+    assert (resolved.gate is None) == (thresholds[0].threshold is None)
 
 
 def test_the_command_line_sets_what_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,8 +162,8 @@ def test_the_table_shows_the_cheapest_width_that_keeps_the_loss_and_never() -> N
             regime, threshold, {}, {"prompts": 50, "full_cfg": full, "curve": {"0.5": point(loss, rows)}}
         )
 
-    found = [one("confidence", 1, 0.5, 22.0, 0.0), one("confidence", 4, 0.5, 15.0, 0.02)]
-    shown = drained_table.table([*found, one("guidance_boost", 4, None, 10.0, 0.08)])
+    settings = [one("confidence", 1, 0.5, 22.0, 0.0), one("confidence", 4, 0.5, 15.0, 0.02)]
+    shown = drained_table.table([*settings, one("guidance_boost", 4, None, 10.0, 0.08)])
     assert "| commongen-k3 | 50 | 0.90, 32, 80 | 4, 0.5, +0.02 [-0.08, +0.12], 15.0, 90 |" in shown
     assert "never (smallest loss +0.08)" in shown
-    assert drained_table.table(found[:1]).endswith("| not measured |")
+    assert drained_table.table(settings[:1]).endswith("| not measured |")

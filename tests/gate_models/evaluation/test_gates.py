@@ -126,14 +126,14 @@ def test_a_learned_gate_is_the_servers(
 def test_all_texts_of_a_cell_share_one_gate(model: MiniModel, prompts: list[TaskPrompt]) -> None:
     """The engine asks a gate once a step for everyone; attempts have it too."""
     jobs = EvaluationJobs.of(model, parse_policy("value:best2"), SETTINGS)
-    found = [jobs.job(prompt, sample) for prompt in prompts for sample in (0, 1)]
-    assert len({id(attempt.gate) for job in found for attempt in job.attempts} | {id(job.gate) for job in found}) == 1
+    made = [jobs.job(prompt, sample) for prompt in prompts for sample in (0, 1)]
+    assert len({id(attempt.gate) for job in made for attempt in job.attempts} | {id(job.gate) for job in made}) == 1
 
 
 def test_a_cell_without_a_gate_says_so_and_is_full_cfg(model: MiniModel) -> None:
     one = replace(SETTINGS, policies=("full_cfg", "value:0", "value:k4", "policy:repair3x1"))
-    found = evaluate.run(one)["tasks"][TASK]
-    rows, samples = found["policies"], found["samples"]
+    task = evaluate.run(one)["tasks"][TASK]
+    rows, samples = task["policies"], task["samples"]
     assert [(s["text"], s["rows"]) for s in samples["value:k4"]] == [
         (s["text"], s["rows"]) for s in samples["full_cfg"]
     ]
@@ -171,12 +171,12 @@ def test_a_measured_horizon_is_where_the_census_has_it(model: MiniModel) -> None
     measured = horizons_in(str(CENSUS))
     ((task, _), one), *_ = measured.items()
     own = {prompt.id: prompt for prompt in load_task(task)}
-    known = [(own[prompt], found) for (other, prompt), found in measured.items() if other == task and prompt in own]
+    known = [(own[prompt], horizon) for (other, prompt), horizon in measured.items() if other == task and prompt in own]
     model.spec = replace(model.spec, hash=one.regime.model_hash)
     settings = replace(SETTINGS, census=str(CENSUS))
     jobs = EvaluationJobs.of(model, parse_policy("recorded:k8"), settings)
     steps = [jobs.job(prompt, 0).gate.planned_step(prompt.steps) for prompt, _ in known]
-    assert steps == [prompt.steps if found.step is None else found.step for prompt, found in known]
+    assert steps == [prompt.steps if horizon.step is None else horizon.step for prompt, horizon in known]
     assert len(set(steps)) > 2
     assert jobs.fallback([prompt for prompt, _ in known]) is None
     warm = EvaluationJobs.of(model, parse_policy("recorded"), replace(settings, temperature=0.6))

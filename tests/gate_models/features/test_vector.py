@@ -47,8 +47,8 @@ def test_groups_partition_the_names_and_the_schema_follows_them():
 @pytest.mark.parametrize("step", [0, 1, 3, 11, 12])
 def test_every_prefix_has_finite_features_of_the_declared_names(run, step):
     reader = Reader.of(run[0].spec, run[0].codec)
-    found = features.named(view(run, step), reader)
-    assert tuple(found) == features.NAMES
+    named = features.named(view(run, step), reader)
+    assert tuple(named) == features.NAMES
     assert np.isfinite(features.vector(view(run, step), reader)).all()
 
 
@@ -70,29 +70,29 @@ def test_features_before_a_step_do_not_depend_on_that_step_or_later_ones(run):
 
 def test_the_fill_is_judged_as_a_text(run):
     model, _, steps = run
-    found = features.named(view(run, 12), Reader.of(model.spec, model.codec))
+    named = features.named(view(run, 12), Reader.of(model.spec, model.codec))
     tokens = {p: t for stats in steps for p, t in zip(stats.positions, stats.tokens, strict=True)}
     ids = [tokens[p] for p in range(12)]
     ends = [i for i, token in enumerate(ids) if token in model.spec.end_ids]
     text = model.codec.decode(ids[: ends[0]] if ends else ids)
     own = [word for word in "abc" if word in text.split()]
-    assert found["committed_satisfied"] == float(len(own) == 3)
-    assert found["fill_score"] == found["committed_score"]
+    assert named["committed_satisfied"] == float(len(own) == 3)
+    assert named["fill_score"] == named["committed_score"]
 
 
 def test_commit_order_by_hand(run):
     *_, steps = run
     at = [replace(steps[0], positions=(p,), tokens=(5,), filled=()) for p in (0, 1, 2, 6)]
-    found = commit_order_features(at, 8)
-    assert found["order_rank_correlation"] == pytest.approx(1.0)
-    assert found["order_contiguity"] == pytest.approx(3 / 4)  # 0 is at the edge, 1 and 2 follow, 6 stands alone
-    assert found["order_runs"] == pytest.approx(2 / 4)
-    assert found["order_centre"] == pytest.approx((0 + 1 + 2 + 6) / 4 / 8)
-    assert found["order_span_filled"] == pytest.approx(4 / 7)
-    assert found["order_leftmost_open"] == pytest.approx(3 / 8)
+    computed = commit_order_features(at, 8)
+    assert computed["order_rank_correlation"] == pytest.approx(1.0)
+    assert computed["order_contiguity"] == pytest.approx(3 / 4)  # 0 is at the edge, 1 and 2 follow, 6 stands alone
+    assert computed["order_runs"] == pytest.approx(2 / 4)
+    assert computed["order_centre"] == pytest.approx((0 + 1 + 2 + 6) / 4 / 8)
+    assert computed["order_span_filled"] == pytest.approx(4 / 7)
+    assert computed["order_leftmost_open"] == pytest.approx(3 / 8)
     backwards = commit_order_features(at[::-1], 8)
     assert backwards["order_rank_correlation"] == pytest.approx(-1.0)
-    assert backwards["order_spread"] == pytest.approx(found["order_spread"])
+    assert backwards["order_spread"] == pytest.approx(computed["order_spread"])
 
 
 @pytest.mark.parametrize(
@@ -109,5 +109,5 @@ def test_commit_order_by_hand(run):
     ],
 )
 def test_constraint_facts(spec, expected):
-    found = features.constraint_facts(parse(spec) if spec else None)
-    assert {name: found[name] for name in expected} == expected
+    facts = features.constraint_facts(parse(spec) if spec else None)
+    assert {name: facts[name] for name in expected} == expected

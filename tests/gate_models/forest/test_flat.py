@@ -24,14 +24,14 @@ from gate_models.forest.flat import FlatForest
 )
 def test_regression_equals_scikit_learn(seed, trees, leaf, features, outputs, coarse):
     rng = np.random.default_rng(seed)
-    found = rng.normal(size=(80, features))
+    inputs = rng.normal(size=(80, features))
     if coarse:  # many ties: thresholds fall on values
-        found = found.round(1)
-    target = rng.normal(size=(80, outputs)) + found[:, :1]
+        inputs = inputs.round(1)
+    target = rng.normal(size=(80, outputs)) + inputs[:, :1]
     forest = RandomForestRegressor(trees, min_samples_leaf=leaf, random_state=seed).fit(
-        found, target[:, 0] if outputs == 1 else target
+        inputs, target[:, 0] if outputs == 1 else target
     )
-    asked = np.concatenate([found, rng.normal(size=(50, features)) * 3]).astype(np.float32)
+    asked = np.concatenate([inputs, rng.normal(size=(50, features)) * 3]).astype(np.float32)
     expected = forest.predict(asked).reshape(len(asked), outputs)
     assert np.abs(FlatForest.of(forest).predict(asked) - expected).max() <= 1e-12
 
@@ -40,18 +40,18 @@ def test_regression_equals_scikit_learn(seed, trees, leaf, features, outputs, co
 @given(seed=st.integers(0, 10_000), trees=st.integers(1, 9), classes=st.integers(2, 6))
 def test_classification_equals_scikit_learn(seed, trees, classes):
     rng = np.random.default_rng(seed)
-    found = rng.normal(size=(90, 5))
+    inputs = rng.normal(size=(90, 5))
     labels = rng.integers(classes, size=90)
     labels[:classes] = np.arange(classes)
-    forest = RandomForestClassifier(trees, random_state=seed).fit(found, labels)
+    forest = RandomForestClassifier(trees, random_state=seed).fit(inputs, labels)
     asked = rng.normal(size=(70, 5)).astype(np.float32)
     assert np.abs(FlatForest.of(forest).predict(asked) - forest.predict_proba(asked)).max() <= 1e-12
 
 
 def forest_of(seed, trees=30):
     rng = np.random.default_rng(seed)
-    found = rng.normal(size=(300, 8))
-    return RandomForestRegressor(trees, min_samples_leaf=3, random_state=0).fit(found, found[:, 0] * found[:, 1])
+    inputs = rng.normal(size=(300, 8))
+    return RandomForestRegressor(trees, min_samples_leaf=3, random_state=0).fit(inputs, inputs[:, 0] * inputs[:, 1])
 
 
 def test_arrays_round_trip_in_single_precision():
@@ -84,9 +84,9 @@ def test_no_rows_and_more_rows_than_a_tile():
 def test_a_forest_of_400_trees_answers_32_requests_in_about_a_millisecond():
     """Leaves as a gate's heads have them; the limit leaves room for a busy machine."""
     rng = np.random.default_rng(0)
-    found = rng.normal(size=(900, 70)).astype(np.float32)
-    forest = RandomForestRegressor(400, min_samples_leaf=20, max_features=3, random_state=0).fit(found, found[:, 0])
-    flat, asked = FlatForest.of(forest), found[:32]
+    inputs = rng.normal(size=(900, 70)).astype(np.float32)
+    forest = RandomForestRegressor(400, min_samples_leaf=20, max_features=3, random_state=0).fit(inputs, inputs[:, 0])
+    flat, asked = FlatForest.of(forest), inputs[:32]
     seconds = []
     for _ in range(60):
         began = time.process_time()

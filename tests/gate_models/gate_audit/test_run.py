@@ -108,20 +108,20 @@ def test_sources_tables_and_plot(model, swept, held, tmp_path):
     reader = Reader.of(model.spec, model.codec)
     data = dataclasses.replace(gates.family_data(model.spec.hash, length=LENGTH), prompts=_named(120))
     arms = all_arms(runs, held, reader, (1, 8), SETTINGS.gates, data)
-    found = results(arms, Fluency(load_judge()))
-    names = {result.source for result in found if result.width == 8}
+    measured = results(arms, Fluency(load_judge()))
+    names = {result.source for result in measured if result.width == 8}
     assert {"full_cfg", "oracle", "constant", "raw", "policy", "value 0.002", "risk 0.03", "raw whole-run"} <= names
-    by = {(result.source, result.width): result for result in found}
+    by = {(result.source, result.width): result for result in measured}
     assert by["full_cfg", 1].rows == 2 * LENGTH
     assert by["full_cfg", 1].handed_off == 0.0
     assert by["fixed 0", 1].rows == LENGTH
     assert by["constant", 8].differs == 0.0
     assert by["constant", 8].against["constant"].value == 0.0
     assert by["raw whole-run", 8].rows >= 2 * LENGTH + by["fixed 0", 8].rows
-    table = source_table(found, 8)
+    table = source_table(measured, 8)
     assert table.count("\n") > 10
     assert "| policy |" in table
-    plot(found, "test", tmp_path / "frontier.png")
+    plot(measured, "test", tmp_path / "frontier.png")
     assert (tmp_path / "frontier.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -139,9 +139,9 @@ def test_a_fixed_cut_is_on_its_own_frontier(swept):
 
 def test_accuracy_is_cross_validated_and_beats_chance_where_there_is_a_signal():
     data = gates.family_data(prompts=150)
-    found = cross_validated(rows_of(data, whole=False), "causal", trees=20)
-    assert found.fate is not None
-    assert found.fate > 0.9 > found.fate_of_mode
+    accuracy = cross_validated(rows_of(data, whole=False), "causal", trees=20)
+    assert accuracy.fate is not None
+    assert accuracy.fate > 0.9 > accuracy.fate_of_mode
     blind = cross_validated(rows_of(data, whole=False), "blind", groups=["entropy"], trees=20)
     assert blind.fate < 0.8
     few = gates.family_data(prompts=8)

@@ -55,17 +55,17 @@ def folder(tmp_path_factory):
 
 
 def test_training_data_come_from_the_census(folder):
-    found = load_census(folder)
-    model = load_model(found.manifest["model"])
-    assert families_of(found) == {"ifeval-no-comma": "ifeval-no-comma"}
-    data = family_data(found, "ifeval-no-comma", Reader.of(model.spec, model.codec), model.spec.hash)
+    census = load_census(folder)
+    model = load_model(census.manifest["model"])
+    assert families_of(census) == {"ifeval-no-comma": "ifeval-no-comma"}
+    data = family_data(census, "ifeval-no-comma", Reader.of(model.spec, model.codec), model.spec.hash)
     assert data.at.tolist() == [1, 2, 5, 6]
     assert data.widths == (1, 4)
     assert data.features.shape == (45 * 3, 4, len(vector.NAMES))  # two runs at w = 2, one at 1; w = 0 teaches nothing
     assert sorted(set(data.run_weight)) == [1.0, 2.0]
-    prompt = found.of("ifeval-no-comma")[7]
+    prompt = census.of("ifeval-no-comma")[7]
     row = data.prompts.index(prompt.key[1])
-    cells = prompt.freeze(found.main_run, "base-k4")
+    cells = prompt.freeze(census.main_run, "base-k4")
     assert data.base[4][row].tolist() == [cell.rate for cell in cells]
     assert data.value(4)[row].tolist() == (data.guided[row] - data.base[4][row]).tolist()
     assert data.main_run()[row] == next(i for i in np.flatnonzero(data.main) if data.prompt[i] == row)

@@ -61,11 +61,11 @@ def test_pairs_without_any_difference_certify_from_the_177th_on():
 
 def spread(worse: int, better: int, among: int = 100) -> list[int]:
     """A cycle of gaps, its differences evenly spread and alternating as far as they go."""
-    found = [0] * among
+    counts = [0] * among
     signs = [sign for signs in zip_longest([-1] * worse, [1] * better) for sign in signs if sign]
     for place, sign in zip(np.linspace(0, among - 1, len(signs)).astype(int), signs, strict=True):
-        found[place] = sign
-    return found
+        counts[place] = sign
+    return counts
 
 
 @pytest.mark.parametrize("before", [[], [-1, 0, 0] * 60], ids=["new", "suspended"])
@@ -121,15 +121,15 @@ def phases(rng: np.random.Generator, streams: int, discordance: float, *stretche
         (0.1, 0.8, [(150, -0.28), (200, 0.25)] * 3),
     ],
 )
-def test_streams_folded_at_once_are_the_vigils(margin, confidence, stretches):
+def test_streams_folded_at_once_are_the_monitor_s(margin, confidence, stretches):
     gaps = phases(np.random.default_rng(2), 6, 0.3, *stretches)
     course = fold(gaps, margin=margin, confidence=confidence)
     for stream, states, epochs in zip(gaps, course.state, course.epoch, strict=True):
         monitor = GateMonitor(margin=margin, confidence=confidence)
-        found = [monitor.add(pair(number, gap)) for number, gap in enumerate(stream)]
-        assert [STATES[verdict.state] for verdict in found] == states.tolist()
-        assert [verdict.epoch for verdict in found] == epochs.tolist()
-        assert all(verdict.low < verdict.high for verdict in found)
+        folded = [monitor.add(pair(number, gap)) for number, gap in enumerate(stream)]
+        assert [STATES[verdict.state] for verdict in folded] == states.tolist()
+        assert [verdict.epoch for verdict in folded] == epochs.tolist()
+        assert all(verdict.low < verdict.high for verdict in folded)
     assert course.epoch.max() >= (5 if confidence == 0.8 else 1)
     assert course.ever(ACTIVE).any()
 
@@ -199,10 +199,10 @@ def test_traffic_that_changes_keeps_the_certificate_honest():
     ids=["bad", "bad, few differ", "turned bad", "good", "good again"],
 )
 def test_what_a_gate_does_is_seen_in_95_of_100_streams_within(course, awaited, discordance, within):
-    found = delays(np.random.default_rng(8), course, awaited, streams=1500, discordance=discordance)
-    assert found.size > 700
-    assert (found <= within).mean() >= 0.95
-    assert (found <= within / 4).mean() < 0.95
+    waits = delays(np.random.default_rng(8), course, awaited, streams=1500, discordance=discordance)
+    assert waits.size > 700
+    assert (waits <= within).mean() >= 0.95
+    assert (waits <= within / 4).mean() < 0.95
 
 
 # Prompts that come again
@@ -216,10 +216,10 @@ def test_only_the_first_pair_of_a_prompt_counts_in_an_epoch():
         known = alone.add(pair(prompt, gap))
         repeated.add(pair(prompt, gap))
         repeated.add(pair(rng.integers(prompt + 1), -1))
-        found = repeated.add(pair(prompt, -1))
-        assert replace(found, pairs=0, counts={}) == replace(known, pairs=0, counts={})
-    assert (found.pairs, found.prompts, found.epoch_pairs) == (900, 300, 300)
-    assert found.counts["fail_ok"] == known.counts["fail_ok"] + 600
+        state = repeated.add(pair(prompt, -1))
+        assert replace(state, pairs=0, counts={}) == replace(known, pairs=0, counts={})
+    assert (state.pairs, state.prompts, state.epoch_pairs) == (900, 300, 300)
+    assert state.counts["fail_ok"] == known.counts["fail_ok"] + 600
     assert alone.add(pair(0, 0)).epoch_pairs == 300
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def samples(rate: list[float], rows: int, text: str = "a dog runs", full: int = 32) -> list[dict[str, Any]]:
-    """Ten texts a prompt, of which a share of `rate` [prompts] satisfies."""
+    """Ten texts a prompt; a share of `rate` [prompts] of them satisfies."""
     return [
         {
             "prompt_id": f"p{number}",

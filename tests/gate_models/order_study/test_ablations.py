@@ -26,7 +26,7 @@ def test_an_order_stands_beside_itself_without_a_part() -> None:
     """Two families alone and together; a setting or a policy that has no counterpart says nothing."""
     free, both = (Setting((16,), without=names) for names in (("text_margins",), ("text_margins", "whole_words")))
 
-    found = {
+    groups = {
         ("a", OWN16): measured(first=0.8, base=0.8),
         ("a", free): measured(first=0.6),
         ("a", both): measured(first=0.1),
@@ -34,7 +34,7 @@ def test_an_order_stands_beside_itself_without_a_part() -> None:
         ("b", OWN16): measured(first=0.8),
         ("b", free): measured(first=0.4),
     }
-    own = ablations(found)
+    own = ablations(groups)
     assert [(one.task, one.left_out, one.whole.policy, one.difference.value) for one in own] == [
         ("a", "text_margins", FIRST, pytest.approx(0.2)),
         ("b", "text_margins", FIRST, pytest.approx(0.4)),
@@ -45,6 +45,6 @@ def test_an_order_stands_beside_itself_without_a_part() -> None:
     assert f"| text_margins | {FIRST} | 2 families | - | 0.800 |" in table
     assert "| +0.300 [+0.300, +0.300] |" in table
     assert "families" not in ablation_table(own[:1])
-    shown = Study(found, COMMON, (), ("base", FIRST), ablations=own)
+    shown = Study(groups, COMMON, (), ("base", FIRST), ablations=own)
     assert table in shown.markdown()
     assert shown.to_json()["ablations"][1]["difference"] == [0.4, 0.4, 0.4]

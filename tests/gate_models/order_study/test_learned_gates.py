@@ -29,23 +29,23 @@ def test_gates_of_the_same_results_are_ordinary_rivals(tmp_path: Path) -> None:
         "auto": samples([0.1] * 20, 20),
         FIRST: samples([0.8] * 20, 21),
     }
-    found = {("a", OWN16): measured(texts), ("b", OWN16): family(20, 0.8)}
-    (match,) = matches(found["a", OWN16])
+    groups = {("a", OWN16): measured(texts), ("b", OWN16): family(20, 0.8)}
+    (match,) = matches(groups["a", OWN16])
     assert (match.point.policy, match.rival.policy) == (FIRST, "value:k8")
-    (one,) = paired(found)
+    (one,) = paired(groups)
     assert one.gate is not None
     assert one.oracle is not None
     assert (one.gate.rival.policy, one.oracle.rival.policy) == ("value:k8", "recorded")
     assert [one.gate.difference.value, one.oracle.difference.value] == pytest.approx([0.2, -0.2])
     reports = {"a": audit("a", policy_1=0.6), "b": audit("b", policy_1=0.6)}
-    assert [other.group[0] for other in audit_matches(found, reports)] == ["b"]
-    study = Study(found, COMMON, (), ("base", "full_cfg", FIRST), audits=reports)
+    assert [other.group[0] for other in audit_matches(groups, reports)] == ["b"]
+    study = Study(groups, COMMON, (), ("base", "full_cfg", FIRST), audits=reports)
     shown = study.markdown()
     assert "| value:k8 | 15.0 | 0.60 |" in shown
     assert "These families together (a):" in shown
     assert "| recorded | 1.000 |" in shown
     assert [row["against"] for row in study.to_json()["paired_gates"]] == ["value:k8", "recorded"]
-    plot_frontiers(found, tmp_path / "frontiers.png")
+    plot_frontiers(groups, tmp_path / "frontiers.png")
     without = {("a", OWN16): measured({name: texts[name] for name in ("base", "full_cfg", "auto", FIRST)})}
     assert paired(without) == []
 
@@ -59,12 +59,12 @@ def test_measured_horizons_stand_beside_the_same_prompts_alone(tmp_path: Path) -
     }
     texts, _ = read([result(tmp_path / "main.json", "a", own), result(tmp_path / "other.json", "b", own)])
     measured_too, _ = read([result(tmp_path / "recorded.json", "a", {"recorded": samples([1.0] * 4, 20)})])
-    found = {group: measured(one) for group, one in texts.items()}
+    groups = {group: measured(one) for group, one in texts.items()}
     horizons = {group: measured(one) for group, one in beside_recorded(texts, measured_too).items()}
     assert [(group[0], [point.prompts for point in points]) for group, points in horizons.items()] == [("a", [4] * 4)]
-    study = Study(found, COMMON, (), ("base", "full_cfg", FIRST), horizons=horizons)
+    study = Study(groups, COMMON, (), ("base", "full_cfg", FIRST), horizons=horizons)
     shown = study.markdown()
     assert re.search(rf"\| a \| {FIRST} \| 21.0 \| 0.90 \| \d+ \| recorded \| 20.0 \| 1.00 \|", shown)
     assert "These families together (a):" in shown
     assert [row["against"] for row in study.to_json()["paired_gates"]] == ["recorded"]
-    assert "recorded" not in Study(found, COMMON, (), ("base", "full_cfg", FIRST)).markdown()
+    assert "recorded" not in Study(groups, COMMON, (), ("base", "full_cfg", FIRST)).markdown()

@@ -45,9 +45,9 @@ def family(prompts: int, first: float, plain: float = 0.5) -> list[Point]:
 
 def test_each_family_weighs_alike() -> None:
     """90 prompts at 0.8 and 10 at 0.2 pool to one half, with the interval of two means."""
-    found = {("a", OWN16): family(90, 0.8), ("b", OWN16): family(10, 0.2)}
+    groups = {("a", OWN16): family(90, 0.8), ("b", OWN16): family(10, 0.2)}
     policies = ["base", "handoff:0.3", "full_cfg", FIRST]
-    pooled = {one.policy: one for one in pool(list(complete(found, policies).values()), policies)}
+    pooled = {one.policy: one for one in pool(list(complete(groups, policies).values()), policies)}
     first = pooled[FIRST]
     assert first.success.value == pytest.approx(0.5)
     assert first.loss.value == pytest.approx(0.4)
@@ -72,8 +72,8 @@ def test_the_interval_resamples_prompts_within_families() -> None:
 
 def test_families_that_lack_a_policy_are_left_out_and_named() -> None:
     rest = [point for point in family(20, 0.8) if point.policy != "base"]
-    found = {("a", OWN16): family(20, 0.8), ("b", OWN16): family(20, 0.8), ("c", OWN16): rest}
-    study = Study(found, COMMON, (), pooled=("base", "full_cfg", FIRST, "constant"))
+    measured_groups = {("a", OWN16): family(20, 0.8), ("b", OWN16): family(20, 0.8), ("c", OWN16): rest}
+    study = Study(measured_groups, COMMON, (), pooled=("base", "full_cfg", FIRST, "constant"))
     groups, pooled = study.families()
     assert [task for task, _ in groups] == ["a", "b"]
     assert {one.policy for one in pooled} == {"base", "full_cfg", FIRST}
@@ -85,11 +85,11 @@ def test_a_policy_that_fell_back_to_full_cfg_is_no_guidance_first() -> None:
     full = samples([0.9] * 30, 32, "a cat sleeps")
     texts = {"base": samples([0.1] * 30, 16), "full_cfg": full, "calibrated:guidance_boost:b0.8": list(full)}
     texts[FIRST] = samples([0.5] * 30, 20)
-    found = {("a", OWN16): measured(texts)}
-    fallen = [point.policy for point in found["a", OWN16] if point.falls_back]
+    groups = {("a", OWN16): measured(texts)}
+    fallen = [point.policy for point in groups["a", OWN16] if point.falls_back]
     assert fallen == ["calibrated:guidance_boost:b0.8"]
-    assert [match.point.policy for match in matches(found["a", OWN16])] == [FIRST]
-    shown = Study(found, COMMON, (), pooled=tuple(texts)).markdown()
+    assert [match.point.policy for match in matches(groups["a", OWN16])] == [FIRST]
+    shown = Study(groups, COMMON, (), pooled=tuple(texts)).markdown()
     assert "calibrated:guidance_boost:b0.8 (falls back)" in shown
     assert "calibrated:guidance_boost:b0.8 (1 fall back)" in shown
 
@@ -125,17 +125,17 @@ def test_the_sign_test_is_mcnemars() -> None:
 def test_wins_by_chance_do_not_survive_their_number() -> None:
     """Forty families without any difference: some comparisons exclude 0, none after Holm; a true gap stays."""
     rng = np.random.default_rng(0)
-    found: dict[Group, list[Point]] = {}
+    groups: dict[Group, list[Point]] = {}
     for number in range(40):
         rates = [(rng.random(40) < 0.5).astype(float).tolist() for _ in range(2)]
-        found[f"null{number}", OWN16] = measured({FIRST: one_text(rates[0], 20), "base": one_text(rates[1], 16)})
+        groups[f"null{number}", OWN16] = measured({FIRST: one_text(rates[0], 20), "base": one_text(rates[1], 16)})
     sure = measured({FIRST: one_text([1.0] * 40, 20), "base": one_text([0.0] * 40, 16)})
-    verdicts = family_verdicts(found | {("sure", OWN16): sure})
+    verdicts = family_verdicts(groups | {("sure", OWN16): sure})
     alone = sum(one.counts["even"] == 0 for one in verdicts[:-1])
     assert 0 < alone < 12
     assert sum(one.corrected["even"] == 0 for one in verdicts[:-1]) == 0
     assert verdicts[-1].corrected == {"wins": 1, "even": 0, "loses": 0}
-    said = note(found | {("sure", OWN16): sure})
+    said = note(groups | {("sure", OWN16): sure})
     assert said.startswith("41 comparisons in 41 families.")
     assert "1 win and 0 lose. The policies" in said
 
@@ -145,12 +145,12 @@ def test_halves_take_off_what_choosing_adds() -> None:
     rng = np.random.default_rng(5)
     names = [f"drained:{theta}:guidance_boost" for theta in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)]
     texts = {name: one_text((rng.random(60) < 0.5).astype(float).tolist(), 20) for name in names}
-    found = measured(texts | {"base": one_text([1.0, 0.0] * 30, 16)})
-    (verdict,) = family_verdicts({("a", OWN16): found})
+    points = measured(texts | {"base": one_text([1.0, 0.0] * 30, 16)})
+    (verdict,) = family_verdicts({("a", OWN16): points})
     assert verdict.best.difference.value > 0.05
     assert abs(verdict.halves) < verdict.best.difference.value - 0.03
-    assert halves(found) == verdict.halves
-    assert "| a | 60 | drained:" in family_table({("a", OWN16): found})
+    assert halves(points) == verdict.halves
+    assert "| a | 60 | drained:" in family_table({("a", OWN16): points})
 
 
 def test_what_costs_less_than_every_rival_is_counted_apart() -> None:
@@ -167,8 +167,8 @@ def test_a_swept_weight_becomes_part_of_the_group(tmp_path: Path) -> None:
     }
     swept = result(tmp_path / "weights.json", "commongen-k3", texts, weights=[1.0, 4.0])
     plain = result(tmp_path / "main.json", "commongen-k3", {"base": texts["base"]})
-    found, _ = read([swept, plain])
-    assert {str(setting): sorted(own) for (_, setting), own in found.items()} == {
+    groups, _ = read([swept, plain])
+    assert {str(setting): sorted(own) for (_, setting), own in groups.items()} == {
         "T = 16, temperature 1, w = 1": ["base", "full_cfg"],
         "T = 16, temperature 1, w = 4": ["base", "full_cfg"],
         "T = 16, temperature 1": ["base"],
@@ -192,16 +192,16 @@ def test_factors_are_read_on_the_prompts_that_all_settings_have(tmp_path: Path) 
         write("canvas32", "commongen-k4", few, full=64, canvas=32),
         write("canvas16", "commongen-k3", few, full=32, canvas=16),
     ]
-    found = factors(read(main)[0], read(moved)[0], Fluency(load_judge()))
-    assert {one.name: one.families for one in found} == {
+    rows = factors(read(main)[0], read(moved)[0], Fluency(load_judge()))
+    assert {one.name: one.families for one in rows} == {
         HOME: ("commongen-k3", "commongen-k4"),
         "T = 16": ("commongen-k3", "commongen-k4"),
         "T = 32": ("commongen-k4",),
         "w = 4": ("commongen-k3",),
         "temperature 0.6": ("commongen-k3",),
     }
-    assert {one.policies["base"].success.value for one in found} == {0.5}  # never the six prompts of main alone
-    table = factor_table(found, (*policies, FIRST))
+    assert {one.policies["base"].success.value for one in rows} == {0.5}  # never the six prompts of main alone
+    table = factor_table(rows, (*policies, FIRST))
     assert "| T = 32 | 1, 4 | 0.50, 25%, 1.00, 0.00 | 0.50, 25%, 1.00, 0.00 | - |" in table
 
 
@@ -226,13 +226,13 @@ def test_the_switch_curve_has_a_horizon_in_each_order() -> None:
 
 def test_whether_the_horizon_moves_is_resampled(tmp_path: Path) -> None:
     """Certain curves move for sure; curves of prompts that are at odds do not."""
-    found = {("sure", OWN16): switch([0.2, 0.3, 0.9], [0.5, 0.8, 0.8], (0.9, 0.8))}
+    curves = {("sure", OWN16): switch([0.2, 0.3, 0.9], [0.5, 0.8, 0.8], (0.9, 0.8))}
     rng = np.random.default_rng(3)
     names = [f"handoff:{f}{order}" for f in (0.15, 0.3, 0.6) for order in ("", ":guidance_boost")]
     vague = {name: one_text((rng.random(20) < 0.6).astype(float).tolist(), 20) for name in names}
     for name in ("base", "full_cfg", "full_cfg:guidance_boost"):
         vague[name] = one_text((rng.random(20) < 0.6).astype(float).tolist(), 32)
-    sure, unsure = moves(found | {("vague", OWN16): measured(vague)})
+    sure, unsure = moves(curves | {("vague", OWN16): measured(vague)})
     assert (sure.earlier, sure.later, sure.verdict) == (1.0, 0.0, "earlier")
     assert unsure.verdict == "not shown"
     assert 0 < unsure.earlier + unsure.later <= 1
@@ -257,23 +257,23 @@ def audit(family: str, **success: float) -> AuditReport:
 
 def test_guidance_first_stands_beside_the_best_gate_that_costs_no_more() -> None:
     """Independent estimates: .8 +- 0 less .6 [.57, .64] is .2 [.16, .23]; a family without an audit is left out."""
-    found = {("a", OWN16): family(20, 0.8), ("b", OWN16): family(20, 0.8)}
+    groups = {("a", OWN16): family(20, 0.8), ("b", OWN16): family(20, 0.8)}
     reports = {"a": audit("a", policy_1=0.6, oracle_4=0.5)}
-    (one,) = audit_matches(found, reports)
+    (one,) = audit_matches(groups, reports)
     assert (one.group[0], one.point.policy, one.gate.source) == ("a", FIRST, "policy")
     assert [one.difference.value, one.difference.low, one.difference.high] == pytest.approx([0.2, 0.16, 0.23])
     dear = {"a": replace(reports["a"], points=tuple(replace(p, forward_evaluations=30.0) for p in reports["a"].points))}
-    assert audit_matches(found, dear) == []
-    shown = Study(found, COMMON, (), ("base", "full_cfg", FIRST), audits=reports)
+    assert audit_matches(groups, dear) == []
+    shown = Study(groups, COMMON, (), ("base", "full_cfg", FIRST), audits=reports)
     assert "| a | drained:0.5:guidance_boost:b0.8 | 21.0 | 0.80 |" in shown.markdown()
     assert "| policy, K = 1 | 0.600 | 62% | 1.00 | 0.10 |" in shown.markdown()
     assert shown.to_json()["beside_gates"][0]["difference"] == [0.2, 0.16, 0.23]
 
 
 def test_the_numbers_are_plain_json() -> None:
-    found = {("a", OWN16): family(20, 0.8), ("b", OWN16): family(20, 0.2)}
+    groups = {("a", OWN16): family(20, 0.8), ("b", OWN16): family(20, 0.2)}
     texts = switch([0.2, 0.3, 0.9], [0.5, 0.8, 0.8], (0.9, 0.8))
-    study = Study(found, COMMON, ("how",), ("base", "full_cfg", FIRST), moves=moves({("a", OWN16): texts}))
+    study = Study(groups, COMMON, ("how",), ("base", "full_cfg", FIRST), moves=moves({("a", OWN16): texts}))
     content = json.loads(json.dumps(study.to_json()))
     assert [one["task"] for one in content["verdicts"]] == ["a", "b"]
     assert content["verdicts"][0]["alone"] == {"wins": 1, "even": 0, "loses": 0}

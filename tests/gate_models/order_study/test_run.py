@@ -31,15 +31,15 @@ TEXTS = {
 
 
 def test_a_guidance_first_policy_stands_beside_the_best_that_costs_no_more() -> None:
-    found = points(TEXTS, Fluency(load_judge()))
-    pairs = {match.point.policy: match for match in matches(found)}
+    measured = points(TEXTS, Fluency(load_judge()))
+    pairs = {match.point.policy: match for match in matches(measured)}
     first = pairs["drained:0.5:guidance_boost:b0.8"]
     assert first.rival.policy == "handoff:0.3"
     assert first.difference.value == pytest.approx(0.3)
     assert first.verdict == "wins"
     cheap = pairs["drained:0.5:guidance_boost:b0.8:k4"]
     assert (cheap.rival.policy, cheap.verdict) == ("base", "even")
-    losses = {point.policy: point.loss.value for point in found if point.loss is not None}
+    losses = {point.policy: point.loss.value for point in measured if point.loss is not None}
     assert losses["full_cfg"] == 0.0
     assert losses["base"] == pytest.approx(0.8)
 
@@ -83,8 +83,8 @@ def test_from_evaluation_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     paths = [tmp_path / f"seed{seed}.json" for seed in (0, 1)]
     for seed, path in enumerate(paths):
         evaluate.run(EvaluateSettings(("commongen-k3",), policies, n=3, seed=seed, threads=1), path)
-    found, common = read(paths)
-    ((group, texts),) = found.items()
+    groups, common = read(paths)
+    ((group, texts),) = groups.items()
     assert group == ("commongen-k3", Setting((16,)))
     assert str(group[1]) == "T = 16, temperature 1"
     assert common["seeds"] == [0, 1]

@@ -48,8 +48,8 @@ def test_the_order_pays_most_for_each_row() -> None:
 
 
 def test_a_lucky_sample_is_no_certainty() -> None:
-    found = candidate("base", [sample("a", True), sample("b", True)], ["a", "b"])
-    assert found.rates.max() < 1.0
+    attempt = candidate("base", [sample("a", True), sample("b", True)], ["a", "b"])
+    assert attempt.rates.max() < 1.0
     with pytest.raises(ValueError, match="no sample of b"):
         candidate("base", [sample("a", True)], ["a", "b"])
 
@@ -65,11 +65,11 @@ def result(tmp: Path) -> Path:
     }
     policies = {
         name: {
-            "success": sum(s["satisfied"] for s in found) / 2,
-            "rows_per_sample": sum(s["rows"] for s in found) / 2,
+            "success": sum(s["satisfied"] for s in samples) / 2,
+            "rows_per_sample": sum(s["rows"] for s in samples) / 2,
             "fluency": {"perplexity": 300.0 if name == "base" else 100.0},
         }
-        for name, found in cells.items()
+        for name, samples in cells.items()
     }
     tasks = {task: {"policies": policies, "samples": cells} for task in ("commongen-k3", "ccg-length", "few-keywords")}
     path = tmp / "result.json"
@@ -93,11 +93,11 @@ def test_plans_are_learned_written_and_never_borrowed(tmp_path: Path) -> None:
 
 
 def test_a_fluency_bound_keeps_bad_texts_out(tmp_path: Path) -> None:
-    found = json.loads(result(tmp_path).read_text())
-    assert {name for plan in learn(found, fluency_factor=1.5) for name in plan.attempts} == {"full_cfg"}
-    del found["tasks"]["commongen-k3"]["samples"]["full_cfg"]
+    document = json.loads(result(tmp_path).read_text())
+    assert {name for plan in learn(document, fluency_factor=1.5) for name in plan.attempts} == {"full_cfg"}
+    del document["tasks"]["commongen-k3"]["samples"]["full_cfg"]
     with pytest.raises(ValueError, match="full_cfg"):
-        learn(found, fluency_factor=1.5)
+        learn(document, fluency_factor=1.5)
 
 
 def test_fewer_rounds_are_read_off_a_run_with_more() -> None:
@@ -109,15 +109,15 @@ def test_fewer_rounds_are_read_off_a_run_with_more() -> None:
         "base:best2": [sample("a", True, 16, history=[(16, True, "")])],
         "auto": [sample("a", True, 16, history=[(16, True, "")])],
     }
-    found = rounds(cells)
-    assert {name: [(one["satisfied"], one["rows"]) for one in samples] for name, samples in found.items()} == {
+    shortened = rounds(cells)
+    assert {name: [(one["satisfied"], one["rows"]) for one in samples] for name, samples in shortened.items()} == {
         "base": [(False, 16), (True, 16)],
         "base:repair3x2": [(False, 28), (True, 16)],
         "base:repair3x4": [(True, 34), (True, 16)],
         "base:repair3x2-random": [(True, 16)],
         "base:repair3x4-random": [(True, 16)],
     }
-    for name in found:
+    for name in shortened:
         parse_policy(name)
 
 
@@ -161,21 +161,21 @@ def open_job(length: int, scale: float, *names: str, record: Record = "commits")
 def test_attempts_that_leave_their_gate_open_get_the_family_s() -> None:
     """Served in the setting that it was measured in, with what it reads kept in the trace; elsewhere left out."""
     names = ("value:k8:repair3x2", "base", "policy", "drained:0.7:k4")
-    found = resolve_attempt_gates(open_job(16, 2.0, *names), Held(), "h")
-    assert [attempt.gate.source for attempt in found.attempts] == ["value", "never", "drained"]
-    assert found.attempts[0].gate.planned_step(16) == 4
-    assert found.record == "gate"
+    resolved = resolve_attempt_gates(open_job(16, 2.0, *names), Held(), "h")
+    assert [attempt.gate.source for attempt in resolved.attempts] == ["value", "never", "drained"]
+    assert resolved.attempts[0].gate.planned_step(16) == 4
+    assert resolved.record == "gate"
     assert resolve_attempt_gates(open_job(16, 2.0, *names, record="stats"), Held(), "h").record == "fill"
     for length, scale in ((12, 2.0), (16, 3.0)):
-        found = resolve_attempt_gates(open_job(length, scale, *names), Held(), "h")
-        assert [attempt.gate.source for attempt in found.attempts] == ["never", "drained"]
-        assert found.record == "commits"
+        resolved = resolve_attempt_gates(open_job(length, scale, *names), Held(), "h")
+        assert [attempt.gate.source for attempt in resolved.attempts] == ["never", "drained"]
+        assert resolved.record == "commits"
 
 
 def test_where_no_attempt_is_served_the_general_order_is_tried() -> None:
-    found = resolve_attempt_gates(open_job(12, 3.0, "value:k8", "policy"), Held(), "h")
-    assert found.attempts == Cascades().attempts(None, "h", 12, 3.0)
-    assert {attempt.policy.guidance_scale for attempt in found.attempts} == {3.0}
+    resolved = resolve_attempt_gates(open_job(12, 3.0, "value:k8", "policy"), Held(), "h")
+    assert resolved.attempts == Cascades().attempts(None, "h", 12, 3.0)
+    assert {attempt.policy.guidance_scale for attempt in resolved.attempts} == {3.0}
 
 
 @pytest.mark.parametrize(("budget", "kept"), [(None, [0, 1, 2]), (40, [0, 1, 2]), (20, [1, 2]), (16, [1])])
@@ -240,8 +240,8 @@ def test_evaluation_decodes_attempts_and_remembers_every_text() -> None:
     settings = EvaluateSettings(("ifeval-letter-freq",), ("base",), samples=1)
     for name, most in (("full_cfg:best3", 3), ("auto:90", 8), ("auto", 8), ("handoff:0.3:repair2x2", 3)):
         decoded, _ = decode(model, parse_policy(name), prompts, settings, name)
-        for found in decoded:
-            assert 1 <= len(found.history) <= most
-            assert found.history[-1][0] == found.rows
-            assert found.satisfied is any(satisfied for _, satisfied, _ in found.history)
-            assert not any(satisfied for _, satisfied, _ in found.history[:-1])
+        for sample in decoded:
+            assert 1 <= len(sample.history) <= most
+            assert sample.history[-1][0] == sample.rows
+            assert sample.satisfied is any(satisfied for _, satisfied, _ in sample.history)
+            assert not any(satisfied for _, satisfied, _ in sample.history[:-1])

@@ -85,10 +85,10 @@ def test_anchors() -> None:
 
 def test_every_arm_reopens_what_it_says_and_ends_whole(model: MiniModel) -> None:
     census = RepairCensus(SETTINGS, model, NoJudge())
-    found = census.measure(Unit(prompt(HOPELESS), 0))
-    assert found["population"] == "hopeless"
-    assert found["anchors"] == {"pre": found["grid"][-1] // 2, "post": found["grid"][-1] + 3}
-    arms = found["arms"]
+    measured = census.measure(Unit(prompt(HOPELESS), 0))
+    assert measured["population"] == "hopeless"
+    assert measured["anchors"] == {"pre": measured["grid"][-1] // 2, "post": measured["grid"][-1] + 3}
+    arms = measured["arms"]
     names = {*SETTINGS.selectors, CONTROL}
     assert {arm["arm"] for arm in arms} == names
     assert len(arms) == 2 * (2 + 2 * (len(names) - 2))
@@ -104,7 +104,7 @@ def test_every_arm_reopens_what_it_says_and_ends_whole(model: MiniModel) -> None
             assert reopened == arm["step"], "every committed position"
         else:
             assert reopened == min(arm["count"], arm["step"])
-    assert found["rows"] == census.engine.runner.counts.total
+    assert measured["rows"] == census.engine.runner.counts.total
 
 
 def test_control_equality_can_fail(model: MiniModel) -> None:
@@ -170,8 +170,8 @@ def test_a_lesion_stays_and_a_reopened_keyword_may_come_back(model: MiniModel) -
 def test_the_competitor_is_another_token(model: MiniModel) -> None:
     base = job(model)
     canvas = (10, 11, 12, 13, *[model.spec.mask_id] * 8)
-    found = competitor(model, base, canvas, 2)
-    assert found not in {12, *model.spec.suppressed_ids, *model.spec.end_ids}
+    other = competitor(model, base, canvas, 2)
+    assert other not in {12, *model.spec.suppressed_ids, *model.spec.end_ids}
 
 
 def test_the_report_pairs_by_prompt() -> None:

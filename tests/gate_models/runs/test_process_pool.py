@@ -59,8 +59,8 @@ def test_every_item_once_also_when_a_worker_dies(tmp_path: Path) -> None:
     amounts: list[int] = []
     with Processes[int, int](Doubler, (tmp_path / "mark",), 2) as pool:
         assert pool.ready() == "doubler"
-        found = sorted(pool.map([1, 2, 13, 4], amounts.append))
-    assert found == [2, 4, 8, 26]
+        results = sorted(pool.map([1, 2, 13, 4], amounts.append))
+    assert results == [2, 4, 8, 26]
     assert sorted(amounts) == [1, 2, 4, 13]
     assert (tmp_path / "mark").exists()
 

@@ -30,15 +30,15 @@ def test_a_recorded_trace_comes_back_to_seven_digits() -> None:
     assert len(back.steps) == 6
     for one, other in zip(trace.steps, back.steps, strict=True):
         for item in fields(StepStats):
-            kept, found = getattr(one, item.name), getattr(other, item.name)
+            kept, restored = getattr(one, item.name), getattr(other, item.name)
             if isinstance(kept, Summary):
-                assert found.count == kept.count
-                assert found.mean == pytest.approx(kept.mean, rel=1e-6)
+                assert restored.count == kept.count
+                assert restored.mean == pytest.approx(kept.mean, rel=1e-6)
             elif isinstance(kept, tuple) and any(isinstance(value, float) for value in kept):
-                assert found == pytest.approx(kept, rel=1e-6)
+                assert restored == pytest.approx(kept, rel=1e-6)
             else:
-                assert found == (pytest.approx(kept, rel=1e-6) if isinstance(kept, float) else kept)
-                assert type(found) is type(kept)
+                assert restored == (pytest.approx(kept, rel=1e-6) if isinstance(kept, float) else kept)
+                assert type(restored) is type(kept)
     assert (back.prefix(4, -1) == trace.prefix(4, -1)).all()
     assert back.place(3) == trace.place(3)
 

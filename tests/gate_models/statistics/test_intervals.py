@@ -20,15 +20,15 @@ def test_newcombe_covers_as_it_says(p: float, q: float) -> None:
     for i in range(N + 1):
         for j in range(N + 1):
             if mass[i, j] > 1e-9:
-                found = newcombe((i, N), (j, N))
-                covered += mass[i, j] * (found.low <= p - q <= found.high)
+                interval = newcombe((i, N), (j, N))
+                covered += mass[i, j] * (interval.low <= p - q <= interval.high)
     assert 0.93 <= covered <= 0.998  # conservative near 0 and 1
 
 
 def test_newcombes_published_example() -> None:
     """56/70 against 48/80: 0.0524 to 0.3339 (Newcombe 1998, Table II, method 10)."""
-    found = newcombe((56, 70), (48, 80))
-    assert (found.value, found.low, found.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=1e-4)
+    interval = newcombe((56, 70), (48, 80))
+    assert (interval.value, interval.low, interval.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=1e-4)
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.7])
@@ -39,9 +39,9 @@ def test_paired_intervals_cover_and_use_the_pairing(shared: float) -> None:
         together = rng.random(N) < shared
         base, other = rng.random((2, N))
         guided_u = np.where(together, base, other)
-        found = paired_newcombe(guided_u < 0.85, base < 0.7)
-        covered += found.low <= 0.15 <= found.high
-        widths.append(found.high - found.low)
+        interval = paired_newcombe(guided_u < 0.85, base < 0.7)
+        covered += interval.low <= 0.15 <= interval.high
+        widths.append(interval.high - interval.low)
     assert 0.93 <= covered / 600 <= 0.995
     independent = newcombe((20, N), (17, N))
     assert (np.mean(widths) < 0.85 * (independent.high - independent.low)) == (shared > 0)
@@ -56,8 +56,8 @@ def test_graded_means_cover() -> None:
     rng = np.random.default_rng(0)
     covered = 0
     for _ in range(500):
-        found = welch(rng.beta(2, 1, N), rng.beta(1, 2, N))
-        covered += found.low <= 1 / 3 <= found.high
+        interval = welch(rng.beta(2, 1, N), rng.beta(1, 2, N))
+        covered += interval.low <= 1 / 3 <= interval.high
     assert 0.93 <= covered / 500 <= 0.97
 
 
@@ -75,15 +75,15 @@ def test_the_prompt_bootstrap_covers_as_it_says() -> None:
     covered = 0
     for trial in range(400):
         values = np.where(rng.random(100) < 0.4, 0.0, rng.normal(-0.02, 0.1, 100))
-        found = bootstrap(values, seed=trial, replicates=400)
-        covered += found.low <= -0.012 <= found.high
+        interval = bootstrap(values, seed=trial, replicates=400)
+        covered += interval.low <= -0.012 <= interval.high
     assert 0.915 <= covered / 400 <= 0.975
 
 
 def test_the_bootstrap_resamples_prompts() -> None:
     values = np.repeat([0.0, 1.0], 50)
-    found = bootstrap(values)
-    assert (found.high - found.low) == pytest.approx(2 * 1.96 * 0.05, rel=0.1)
-    assert bootstrap(values) == found
+    interval = bootstrap(values)
+    assert (interval.high - interval.low) == pytest.approx(2 * 1.96 * 0.05, rel=0.1)
+    assert bootstrap(values) == interval
     with pytest.raises(ValueError, match="no prompts"):
         bootstrap(np.empty(0))

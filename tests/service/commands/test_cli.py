@@ -14,11 +14,11 @@ from tests.service.process import ROOT
 
 
 def astargate(*arguments, code=0):
-    found = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-m", "service.cli", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    assert found.returncode == code, found.stderr
-    return found
+    assert done.returncode == code, done.stderr
+    return done
 
 
 @pytest.mark.parametrize(
@@ -31,9 +31,9 @@ def test_help_never_loads_torch(command):
         f"try:\n    app({arguments})\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
         "assert not {'torch', 'transformers', 'fastapi', 'sklearn'} & set(sys.modules)"
     )
-    found = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stderr
-    assert "Usage" in found.stdout
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Usage" in done.stdout
 
 
 def test_generate_here_and_through_a_server_agree(server):

@@ -49,12 +49,12 @@ def test_a_horizon_serves_its_key_prompt_and_setting_alone(database):
         (job_for(tail_width=2), "tail_width"),
         (job_for(guidance_scale=3.0), "guidance_scale"),
     ):
-        found = choice(horizons, "a", other)
-        assert found.gate is None
-        assert named in found.fallback_reason
-        assert found.nearest_regime["steps"] == 8
-    found = choice(horizons, "a", job, model="another")
-    assert (found.gate, "model_hash" in found.fallback_reason) == (None, True)
+        chosen = choice(horizons, "a", other)
+        assert chosen.gate is None
+        assert named in chosen.fallback_reason
+        assert chosen.nearest_regime["steps"] == 8
+    chosen = choice(horizons, "a", job, model="another")
+    assert (chosen.gate, "model_hash" in chosen.fallback_reason) == (None, True)
     # a field that no regime names still keeps settings apart
     assert choice(horizons, "a", job_for(guided_width=2)).gate is None
 
@@ -90,8 +90,8 @@ def test_a_newer_measurement_takes_the_older_one_s_place(database):
     horizons = HorizonStore(database)
     record(horizons, "a", job_for(), 3)
     record(horizons, "a", job_for(), None)
-    (found,) = horizons.page("a", 9)
-    assert (found.step, found.rollouts, found.constraint_spec) == (None, 24, {"type": "x"})
+    (kept,) = horizons.page("a", 9)
+    assert (kept.step, kept.rollouts, kept.constraint_spec) == (None, 24, {"type": "x"})
     gate = choice(horizons, "a", job_for()).gate
     assert gate.planned_step(8) == 8
 
@@ -103,7 +103,7 @@ def test_horizons_are_listed_in_pages_and_forgotten(database):
     record(horizons, "b", job_for(), 1)
     seen, after = [], None
     while page := horizons.page("a", 2, after):
-        seen += [found.step for found in page]
+        seen += [horizon.step for horizon in page]
         after = page[-1].id
     assert sorted(seen) == [0, 1, 2, 3, 4]
     first = horizons.page("a", 1)[0]
@@ -119,7 +119,7 @@ def test_horizons_are_listed_in_pages_and_forgotten(database):
 def test_a_prompt_with_a_nul_is_kept_by_every_database(database):
     horizons = HorizonStore(database)
     record(horizons, "a", job_for(), 3, prompt="a\0b")
-    assert [found.prompt for found in horizons.page("a", 9)] == ["a\ufffdb"]
+    assert [horizon.prompt for horizon in horizons.page("a", 9)] == ["a\ufffdb"]
 
 
 def test_the_recorded_gate_says_what_it_knows():

@@ -111,7 +111,7 @@ def test_two_servers_share_jobs_and_one_that_drains_hands_over(spawn, database_u
     jobs, rollouts = in_database(database_url, *ids)
     assert [job.token for job in jobs] == [1] * 6
     assert len({job.owner for job in jobs}) == 2
-    assert [len(found) for found in rollouts] == [12] * 6
+    assert [len(rows) for rows in rollouts] == [12] * 6
 
     job_id = queue(one, {**HORIZON, "rollouts": 8})
     running = reached(one, job_id, lambda job: job["progress"]["rollouts"] > 0)
@@ -122,9 +122,9 @@ def test_two_servers_share_jobs_and_one_that_drains_hands_over(spawn, database_u
     assert freed.status == "queued" or freed.token == 2  # no lease had to run out
     assert len(kept) >= running["progress"]["rollouts"]
     done = succeeded(heir, job_id)
-    (job,), (found,) = in_database(database_url, job_id)
+    (job,), (rows,) = in_database(database_url, job_id)
     assert (job.token, job.attempts) == (2, 1)
-    assert len(found) == done["progress"]["rollouts_total"]
+    assert len(rows) == done["progress"]["rollouts_total"]
 
 
 def test_a_job_survives_a_database_that_goes_away(spawn, postgres):

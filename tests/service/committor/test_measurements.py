@@ -86,9 +86,9 @@ def test_without_noise_more_continuations_are_no_more_evidence(server):
     job = measure(server, {**SMALL, "temperature": 0.0, "state": {"text": "[mask] [Mask] [MASK]"}})
     (point,) = points(job)
     assert point["masked"] == L
-    for found in (point[name] for name in ("q0", "qg", "value", "graded_value")):
-        assert found["method"] == "deterministic"
-        assert found["low"] == found["estimate"] == found["high"]
+    for estimate in (point[name] for name in ("q0", "qg", "value", "graded_value")):
+        assert estimate["method"] == "deterministic"
+        assert estimate["low"] == estimate["estimate"] == estimate["high"]
     assert point["q0"]["successes"] in (0, N)
 
 

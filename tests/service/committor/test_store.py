@@ -46,13 +46,13 @@ def test_a_job_from_arrival_to_result(stores):
     store.save_recording(job, {"states": []}, 7)
     store.save_rollouts(job, [outcome(0), outcome(1)])
     store.save_rollouts(job, [outcome(2)])
-    found = store.get("key", job.id)
-    assert (found.rollouts_done, found.rows_done, found.recording) == (3, 16, {"states": []})
+    stored = store.get("key", job.id)
+    assert (stored.rollouts_done, stored.rows_done, stored.recording) == (3, 16, {"states": []})
     assert store.rollouts(job) == [outcome(0), outcome(1), outcome(2)]
     finish(store, job, {"x": 1.5})
-    found = store.get("key", job.id)
-    assert (found.status, found.result, found.rollouts_total) == ("succeeded", {"x": 1.5}, 3)
-    assert found.created <= found.started <= found.finished
+    stored = store.get("key", job.id)
+    assert (stored.status, stored.result, stored.rollouts_total) == ("succeeded", {"x": 1.5}, 3)
+    assert stored.created <= stored.started <= stored.finished
     assert store.claim(MODEL) is None
 
 
@@ -62,13 +62,13 @@ def test_many_servers_claim_each_job_once(database):
     servers = [JobStore(database, f"server{index}", 60) for index in range(6)]
 
     def drain(server):
-        found = []
+        jobs = []
         while (job := server.claim(MODEL)) is not None:
-            found.append((job.id, job.token))
-        return found
+            jobs.append((job.id, job.token))
+        return jobs
 
     with ThreadPoolExecutor(6) as pool:
-        claimed = [job for found in pool.map(drain, servers) for job in found]
+        claimed = [job for jobs in pool.map(drain, servers) for job in jobs]
     assert sorted(claimed) == sorted((job_id, 1) for job_id in wanted)
 
 
@@ -133,8 +133,8 @@ def test_what_is_kept_again_counts_once(stores):
         store.save_recording(job, {"states": []}, 7)
         store.save_rollouts(job, [outcome(0), outcome(0, "guided")])
     store.save_rollouts(job, [outcome(0), outcome(1)])
-    found = store.get("key", job.id)
-    assert (found.rollouts_done, found.rows_done) == (3, 7 + 3 * 3)
+    stored = store.get("key", job.id)
+    assert (stored.rollouts_done, stored.rows_done) == (3, 7 + 3 * 3)
     assert store.rollouts(job) == [outcome(0), outcome(1), outcome(0, "guided")]
 
 
@@ -145,8 +145,8 @@ def test_a_job_that_stops_every_server_is_given_up(stores):
         assert store.claim(MODEL).attempts == attempt + 1
         expire(store)
     assert store.claim(MODEL) is None
-    found = store.get("key", added.id)
-    assert (found.status, str(MAX_ATTEMPTS) in found.error) == ("failed", True)
+    stored = store.get("key", added.id)
+    assert (stored.status, str(MAX_ATTEMPTS) in stored.error) == ("failed", True)
 
 
 def expire(store):

@@ -15,14 +15,14 @@ FIELDS = ("guidance_scale", "guided_width", "order", "boost_threshold", "tail_wi
 def own_thresholds():
     """The calibrated thresholds of the shipped model."""
     model = mini().spec.hash
-    return [found for found in shipped_thresholds() if found.regime.model_hash == model]
+    return [entry for entry in shipped_thresholds() if entry.regime.model_hash == model]
 
 
-def asked(found, **gate):
+def asked(entry, **gate):
     """A request in the regime that was measured."""
-    regime = found.regime
+    regime = entry.regime
     policy = {name: getattr(regime, name) for name in FIELDS if getattr(regime, name) is not None}
-    prompt = load_task(found.evidence["task"], 1)[0]
+    prompt = load_task(entry.evidence["task"], 1)[0]
     return {
         "prompt": prompt.prompt,
         "constraint": prompt.constraint,
@@ -36,48 +36,48 @@ def asked(found, **gate):
 
 
 def test_every_family_that_is_calibrated_is_so_in_both_orders():
-    measured = {(found.regime.family, found.regime.order, found.regime.tail_width) for found in own_thresholds()}
+    measured = {(entry.regime.family, entry.regime.order, entry.regime.tail_width) for entry in own_thresholds()}
     families = {family for family, _, _ in measured}
     assert families <= set(FAMILIES)
     assert "commongen-k3" in families
     assert measured == {
         (f, order, k) for f in families for order in ("confidence", "guidance_boost") for k in (1, 2, 4, 8)
     }
-    assert all(found.evidence["prompts"] >= 20 for found in own_thresholds())
+    assert all(entry.evidence["prompts"] >= 20 for entry in own_thresholds())
 
 
 def test_the_calibrated_threshold_is_used_and_shown(server):
-    found = next(one for one in own_thresholds() if one.threshold is not None)
-    answer = server.generate(asked(found))
-    assert answer["policy"]["gate"]["threshold"] == found.threshold
+    entry = next(one for one in own_thresholds() if one.threshold is not None)
+    answer = server.generate(asked(entry))
+    assert answer["policy"]["gate"]["threshold"] == entry.threshold
     gate = answer["samples"][0]["gate"]
     assert (gate["version"], gate["fallback_reason"]) == (MEASURED, None)
-    other = server.generate({**asked(found), "temperature": 0.5})
+    other = server.generate({**asked(entry), "temperature": 0.5})
     assert other["policy"]["gate"]["threshold"] == 0.5
     assert other["samples"][0]["gate"]["version"] == "builtin"
-    given = server.generate(asked(found, threshold=0.25))
+    given = server.generate(asked(entry, threshold=0.25))
     assert given["policy"]["gate"]["threshold"] == 0.25
     assert given["samples"][0]["gate"]["version"] == "builtin"
 
 
 def test_a_family_whose_guidance_does_not_drain_says_so(server):
     unsafe = [one for one in own_thresholds() if one.threshold is None]
-    found = max(unsafe, key=lambda one: one.regime.order)  # a guidance-first one, if there is one
-    answer = server.generate(asked(found))
+    entry = max(unsafe, key=lambda one: one.regime.order)  # a guidance-first one, if there is one
+    answer = server.generate(asked(entry))
     gate = answer["samples"][0]["gate"]
     assert (gate["decision"], answer["policy"]["order"]) == ("full_cfg", "confidence")
-    assert answer["samples"][0]["forward_evaluations"]["total"] == 2 * found.regime.steps
+    assert answer["samples"][0]["forward_evaluations"]["total"] == 2 * entry.regime.steps
     assert "does not drain" in gate["fallback_reason"]
     assert answer["policy"]["gate"]["threshold"] is None
-    refused = server.client.post("/generate", json=_rejecting(asked(found)))
+    refused = server.client.post("/generate", json=_rejecting(asked(entry)))
     assert refused.status_code == 422
     assert refused.json()["error"]["code"] == "gate_unavailable"
 
 
 def test_a_margin_is_certified_or_refused(server):
-    for found in own_thresholds()[:1]:
-        for margin, threshold in found.certified.items():
-            answer = server.generate(asked(found, margin=float(margin)))
+    for entry in own_thresholds()[:1]:
+        for margin, threshold in entry.certified.items():
+            answer = server.generate(asked(entry, margin=float(margin)))
             assert answer["policy"]["gate"]["threshold"] == threshold
             reason = answer["samples"][0]["gate"]["fallback_reason"]
             assert (reason is None) == (threshold is not None)
@@ -92,11 +92,11 @@ def test_gates_lists_the_thresholds(server):
     listed = [gate for gate in server.client.get("/v1/gates").json()["data"] if gate["source"] == "drained"]
     measured = shipped_thresholds()
     assert [(gate["family"], gate["threshold"]) for gate in listed] == [
-        (found.regime.family, found.threshold) for found in measured
+        (entry.regime.family, entry.threshold) for entry in measured
     ]
-    for gate, found in zip(listed, measured, strict=True):
-        assert {f"{margin['margin']:g}": margin["threshold"] for margin in gate["margins"]} == dict(found.certified)
-        assert gate["evidence"]["prompts"] == found.evidence["prompts"]
+    for gate, entry in zip(listed, measured, strict=True):
+        assert {f"{margin['margin']:g}": margin["threshold"] for margin in gate["margins"]} == dict(entry.certified)
+        assert gate["evidence"]["prompts"] == entry.evidence["prompts"]
         assert gate["version"] == MEASURED
 
 

@@ -59,14 +59,14 @@ def test_a_recorded_peak_is_where_repair_begins(server, gate):
 def test_where_no_peak_is_known_repair_begins_at_the_end_and_says_why(server):
     record(server, "known", 2)
     record(server, "older", None)
-    for prompt, policy, told in (
+    for prompt, policy, reason in (
         ("unknown", {}, "no horizon is recorded"),
         ("known", {"tail_width": 2}, "another setting (it has another tail_width)"),
         ("older", {}, "measured before the peak"),
     ):
         answer = server.generate(body(prompt, "peak", **policy))
         (sample,) = answer["samples"]
-        assert told in sample["repair"]["anchor_reason"]
+        assert reason in sample["repair"]["anchor_reason"]
         assert answer["policy"]["repair"]["anchor"] == "end"
         (plain,) = server.generate(body(prompt, "end", **policy))["samples"]
         assert plain["repair"].pop("anchor_reason") is None

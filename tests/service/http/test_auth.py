@@ -58,11 +58,11 @@ def test_public_paths_stay_public(guarded, path):
 
 def test_each_scope_opens_its_own_doors(guarded):
     for secret, use, metrics in ((USER, 200, 403), (SCRAPER, 403, 200), (ADMIN, 200, 200)):
-        found = guarded.client.post("/generate", json=SMALL, headers=bearer(secret))
-        assert found.status_code == use
+        reply = guarded.client.post("/generate", json=SMALL, headers=bearer(secret))
+        assert reply.status_code == use
         assert guarded.client.get("/metrics", headers=bearer(secret)).status_code == metrics
         if use == 403:
-            assert (error_of(found)["type"], error_of(found)["code"]) == ("permission_error", "missing_scope")
+            assert (error_of(reply)["type"], error_of(reply)["code"]) == ("permission_error", "missing_scope")
 
 
 def test_a_browser_sends_the_key_as_a_password(guarded):
@@ -157,8 +157,8 @@ def test_a_new_key_opens_what_its_entry_says():
 
 def test_settings_that_protect_nothing_are_refused():
     for option in ("--protect-metrics", "--protect-playground"):
-        found = run("serve", option)
-        assert found.returncode == 2
-        assert "API keys" in found.stderr
-    found = run("serve", "--api-keys-file", "nowhere.keys")
-    assert (found.returncode, "api_keys_file" in found.stderr) == (2, True)
+        done = run("serve", option)
+        assert done.returncode == 2
+        assert "API keys" in done.stderr
+    done = run("serve", "--api-keys-file", "nowhere.keys")
+    assert (done.returncode, "api_keys_file" in done.stderr) == (2, True)

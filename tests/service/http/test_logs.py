@@ -40,10 +40,10 @@ def test_json_lines_name_the_request_and_never_its_text(spawn):
     exercise(process)
     assert process.stop() == 0
     assert SECRET not in process.log.read_text()
-    found = entries(process)
-    assert {"time", "level", "logger", "message"} <= set.intersection(*(set(entry) for entry in found))
+    lines = entries(process)
+    assert {"time", "level", "logger", "message"} <= set.intersection(*(set(entry) for entry in lines))
     (mine,) = [
-        entry for entry in found if entry.get("request_id") == "mine-7" and entry["logger"] == "astargate.access"
+        entry for entry in lines if entry.get("request_id") == "mine-7" and entry["logger"] == "astargate.access"
     ]
     assert (mine["method"], mine["path"], mine["status"], mine["key_id"]) == ("POST", "/generate", 200, "anonymous")
     assert 0 < mine["seconds"] < 60

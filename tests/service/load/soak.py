@@ -81,7 +81,9 @@ def soak(server: ServerProcess, requests: int, *, workers: int = 24, seed: int =
 
 def wrong(server: ServerProcess, counts: Counter[str], before: Held) -> list[str]:
     """What must not be after an attack."""
-    found = [f"{count} x {kind}" for kind, count in counts.items() if kind.startswith(("5", "malformed", "connection"))]
+    faults = [
+        f"{count} x {kind}" for kind, count in counts.items() if kind.startswith(("5", "malformed", "connection"))
+    ]
     metrics = server.wait_idle()
     for _ in range(100):  # the kernel and the garbage collector take their time
         after = Held.of(server.process.pid)
@@ -89,23 +91,23 @@ def wrong(server: ServerProcess, counts: Counter[str], before: Held) -> list[str
             break
         time.sleep(0.1)
     if after.files > before.files + MORE_FILES:
-        found.append(f"{after.files} open files, {before.files} before")
+        faults.append(f"{after.files} open files, {before.files} before")
     if after.memory > before.memory + MORE_MEMORY:
-        found.append(f"{after.memory >> 20} MiB, {before.memory >> 20} before")
+        faults.append(f"{after.memory >> 20} MiB, {before.memory >> 20} before")
     if after.threads > before.threads + MORE_THREADS:
-        found.append(f"{after.threads} threads, {before.threads} before")
+        faults.append(f"{after.threads} threads, {before.threads} before")
     rows, booked = (
         total(metrics, "forward_rows_total"),
         total(metrics, "forward_rows_spent_total") + total(metrics, "forward_rows_abandoned_total"),
     )
     if rows != booked:
-        found.append(f"{rows:.0f} rows ran, {booked:.0f} are booked to requests")
+        faults.append(f"{rows:.0f} rows ran, {booked:.0f} are booked to requests")
     answer = server.client.post("/generate", json={"prompt": "a", "gen_length": 4, "policy": {"preset": "base"}})
     if answer.status_code != 200:
-        found.append(f"the next request got {answer.status_code}")
+        faults.append(f"the next request got {answer.status_code}")
     print(f"memory {before.memory >> 20} -> {after.memory >> 20} MiB, files {before.files} -> {after.files}, "
           f"threads {before.threads} -> {after.threads}, rows {rows:.0f}")  # fmt: skip
-    return found
+    return faults
 
 
 def main() -> int:
@@ -119,7 +121,7 @@ def main() -> int:
         try:
             server.wait_for(200)
             began = time.monotonic()
-            counts, found = soak(server, arguments.requests, workers=arguments.workers, seed=arguments.seed)
+            counts, faults = soak(server, arguments.requests, workers=arguments.workers, seed=arguments.seed)
             for kind, count in sorted(counts.items()):
                 print(f"{count:7} {kind}")
             print(f"{counts.total()} requests in {time.monotonic() - began:.0f} s; the engine is idle")
@@ -127,11 +129,11 @@ def main() -> int:
             code = server.stop()
         log = server.log.read_text(encoding="utf-8")
     if "Traceback" in log:
-        found.append("the log has a traceback:\n" + log[log.index("Traceback") :][:3000])
+        faults.append("the log has a traceback:\n" + log[log.index("Traceback") :][:3000])
     if code != 0:
-        found.append(f"the server exited with {code}")
-    print("\n".join(f"WRONG: {problem}" for problem in found) or "0 x 5xx; everything came back")
-    return 1 if found else 0
+        faults.append(f"the server exited with {code}")
+    print("\n".join(f"WRONG: {problem}" for problem in faults) or "0 x 5xx; everything came back")
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

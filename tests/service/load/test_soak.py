@@ -12,7 +12,7 @@ from tests.service.load.soak import OPTIONS, soak
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_hostile_clients_leave_nothing_behind(spawn):
     server = spawn(*OPTIONS).wait_for(200)
-    counts, found = soak(server, 300, workers=12, seed=7)
-    assert found == []
+    counts, faults = soak(server, 300, workers=12, seed=7)
+    assert faults == []
     assert {"200 ok", "422", "left"} <= set(counts)
     assert "Traceback" not in server.log.read_text()

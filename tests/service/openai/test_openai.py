@@ -18,8 +18,8 @@ MESSAGES = [{"role": "system", "content": "Be brief."}, {"role": "user", "conten
 
 @pytest.fixture(scope="module")
 def client(server):
-    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused", timeout=600, max_retries=0) as found:
-        yield found
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="unused", timeout=600, max_retries=0) as client:
+        yield client
 
 
 def test_a_completion(server, client):

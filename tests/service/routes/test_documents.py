@@ -76,9 +76,9 @@ def test_examples_answer_as_shown(server, document):
 def asking(document):
     """The paths that ask for an API key where a server has any."""
     public = (*auth.PUBLIC, *auth.PLAYGROUND, *auth.METRICS)
-    found = [item for path, item in document["paths"].items() if not auth.matches(path, public)]
-    assert len(found) > 10
-    return found
+    operations = [item for path, item in document["paths"].items() if not auth.matches(path, public)]
+    assert len(operations) > 10
+    return operations
 
 
 def test_errors_are_documented(document):

@@ -18,7 +18,7 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
 EXAMPLES = 20
 """Of each operation."""
 DECODING = ("/generate", "/v1/completions", "/v1/chat/completions")
-OPERATIONS = [found.ok() for found in schemathesis.openapi.from_path(str(openapi.FILE)).get_all_operations()]
+OPERATIONS = [result.ok() for result in schemathesis.openapi.from_path(str(openapi.FILE)).get_all_operations()]
 QUIET = settings(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, max_examples=EXAMPLES)
 
 

@@ -36,9 +36,9 @@ def test_samples_are_chosen_by_a_hash_of_their_name_alone():
     names = [f"gen-{index}" for index in range(4000)]
     chosen = {name: chosen_samples(name, 2, 0.1) for name in names}
     assert chosen == {name: chosen_samples(name, 2, 0.1) for name in names}
-    share = sum(len(found) for found in chosen.values()) / 8000
+    share = sum(len(samples) for samples in chosen.values()) / 8000
     assert abs(share - 0.1) < 5 * (0.1 * 0.9 / 8000) ** 0.5
-    assert all(chosen_samples(name, 2, 0.02) <= found for name, found in chosen.items())
+    assert all(chosen_samples(name, 2, 0.02) <= samples for name, samples in chosen.items())
     assert chosen_samples("gen-1", 8, 1.0) == frozenset(range(8))
     assert chosen_samples("gen-1", 8, 0.0) == frozenset()
 
@@ -92,12 +92,12 @@ def test_a_pair_is_what_an_independent_run_gives(database):
     desk = Desk(database)
     prepared, handles = desk.serve(n=3, seed=11)
     desk.audit()
-    found = sorted(audits(database), key=lambda audit: audit.sample)
-    assert sorted(audit.sequence for audit in found) == [1, 2, 3]
-    assert [audit.sample for audit in found] == [0, 1, 2]
+    done = sorted(audits(database), key=lambda audit: audit.sample)
+    assert sorted(audit.sequence for audit in done) == [1, 2, 3]
+    assert [audit.sample for audit in done] == [0, 1, 2]
     assert desk.value("audit_pairs_total") == 3
     assert desk.value('forward_rows_total{branch="unconditional",purpose="audit"}') > 0
-    for audit, handle in zip(found, handles, strict=True):
+    for audit, handle in zip(done, handles, strict=True):
         outcome = handle.result()
         assert outcome.ledger.of(purpose="audit") == 0
         assert audit.step == outcome.handoff_step
@@ -146,11 +146,11 @@ def test_repair_does_not_reach_a_pair(database):
     else:
         raise AssertionError("no text of 400 failed at first and was repaired")
     desk.shadow._take()
-    found = {audit.sample: audit for audit in audits(database) if audit.request_id == prepared.id}
+    done = {audit.sample: audit for audit in audits(database) if audit.request_id == prepared.id}
     for index in repaired:
-        assert found[index].handoff_ok is False
-        assert found[index].texts == {"handoff": outcomes[index].passes[0].text}
-        assert found[index].texts["handoff"] != text_of(outcomes[index].content)
+        assert done[index].handoff_ok is False
+        assert done[index].texts == {"handoff": outcomes[index].passes[0].text}
+        assert done[index].texts["handoff"] != text_of(outcomes[index].content)
 
 
 def test_a_caller_who_leaves_after_the_handoff_stays_in_the_sample(database):

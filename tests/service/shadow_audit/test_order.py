@@ -54,8 +54,8 @@ def test_a_text_that_is_repaired_is_taken_in_as_soon_as_one_that_needs_no_repair
             break
     else:
         raise AssertionError("no text of 400 failed at first")
-    found = next(audit for audit in audits(database) if audit.request_id == prepared.id)
-    assert found.handoff_ok is False
-    assert found.texts == {"handoff": handle.result().passes[0].text}
+    kept = next(audit for audit in audits(database) if audit.request_id == prepared.id)
+    assert kept.handoff_ok is False
+    assert kept.texts == {"handoff": handle.result().passes[0].text}
     desk.shadow._take()
     assert desk.shadow.store.waiting() == waiting + 1  # once

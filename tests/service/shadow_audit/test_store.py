@@ -1,4 +1,4 @@
-"""Audits in the database: queued once, run once whoever dies, numbered in one order, forgotten in time."""
+"""Audits in the database: queued once, run once though servers die, numbered in one order, forgotten in time."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_an_audit_from_arrival_to_pair(stores):
     assert record.gate == GATE
     assert (record.queued, record.kept, record.unfinished, record.waiting) == (1, 2, 1, 0)
     assert record.handoff_share == pytest.approx(1 / 3)
-    assert store.keep([case()], {}, 10) == 0  # told twice, kept once
+    assert store.keep([case()], {}, 10) == 0  # sent twice, kept once
     assert store.waiting() == 0
 
 
@@ -191,23 +191,23 @@ def test_a_server_learns_of_another_s_pairs_and_after_a_restart_knows_the_same(s
 def test_a_state_that_no_pair_bears_out_ends_with_the_first_look(stores):
     store, _ = stores
     store.changed(GATE, "suspended")
-    found = watch(store)
-    assert found.suspended(GATE)
-    found.refresh()
-    assert found.state(GATE) == "uncertified"
+    verdicts = watch(store)
+    assert verdicts.suspended(GATE)
+    verdicts.refresh()
+    assert verdicts.state(GATE) == "uncertified"
     assert store.gates(MODEL)[0].state == "uncertified"
 
 
 def test_metrics_show_state_and_gap(stores):
     store, _ = stores
     metrics = Metrics()
-    found = watch(store, metrics, audit_margin=0.3)
+    verdicts = watch(store, metrics, audit_margin=0.3)
     text = metrics.exposition().decode()
     assert 'astargate_gate_state{family="commongen-k3",state="uncertified"} 1.0' in text
     assert "astargate_audit_gap{" not in text
     add(store, 0, 4, handoff=False, full=True)
-    found.refresh()
-    verdict = found.verdict(GATE)
+    verdicts.refresh()
+    verdict = verdicts.verdict(GATE)
     for bound, value in (("estimate", -1.0), ("low", verdict.low), ("high", verdict.high)):
         line = f'astargate_audit_gap{{bound="{bound}",family="commongen-k3",source="policy"}} {value}'
         assert line in metrics.exposition().decode()

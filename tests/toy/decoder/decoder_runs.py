@@ -23,7 +23,7 @@ from decoding.sampling.noise import NoiseKey
 from gate_models.offline.toy.exact_step import Rules
 from gate_models.offline.toy.model import PROMPT, Canvas, ToyModel, ToyTables
 
-POSITION = Order("position", lambda found, _: torch.zeros_like(found.probability))
+POSITION = Order("position", lambda candidates, _: torch.zeros_like(candidates.probability))
 """Left to right: all scores tie, and ties go to the smaller position."""
 
 
@@ -144,12 +144,12 @@ def p_value(counts: Mapping[tuple[int, ...], int], law: Mapping[tuple[int, ...],
     seen = np.array([counts.get(key, 0) for key in keys])
     large = expected >= 5.0
     cells = np.append(expected[large], expected[~large].sum())
-    found = np.append(seen[large], seen[~large].sum())
+    pooled = np.append(seen[large], seen[~large].sum())
     if cells[-1] < 5.0:  # a tail too thin for a cell of its own joins the smallest
-        cells, found = np.append(cells[:-2], cells[-2:].sum()), np.append(found[:-2], found[-2:].sum())
+        cells, pooled = np.append(cells[:-2], cells[-2:].sum()), np.append(pooled[:-2], pooled[-2:].sum())
     if len(cells) < 2:
         return 1.0
-    return float(stats.chisquare(found, cells * (found.sum() / cells.sum())).pvalue)
+    return float(stats.chisquare(pooled, cells * (pooled.sum() / cells.sum())).pvalue)
 
 
 def wilson(successes: int, count: int, confidence: float) -> tuple[float, float]:

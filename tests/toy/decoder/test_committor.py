@@ -62,11 +62,11 @@ def exact(phase: str, width: int | None = None) -> float:
 @pytest.mark.parametrize("coupling", ["independent", "common", "antithetic"])
 def test_cells_estimate_the_exact_committors(coupling: Coupling) -> None:
     """Coupled or not, each arm alone is unbiased: q0, qg and the served tail's q0."""
-    found, _ = measured((BASE, GUIDED, Arm(False, 3)), COUNT, coupling=coupling)
+    estimate, _ = measured((BASE, GUIDED, Arm(False, 3)), COUNT, coupling=coupling)
     for arm, expected in (("base", exact("base")), ("guided", exact("guided")), ("base-k3", exact("base", 3))):
-        low, high = wilson(found.cells[arm].successes, COUNT, CONFIDENCE)
+        low, high = wilson(estimate.cells[arm].successes, COUNT, CONFIDENCE)
         assert low <= expected <= high, arm
-    value = found.value(confidence=CONFIDENCE)
+    value = estimate.value(confidence=CONFIDENCE)
     assert value.low <= exact("guided") - exact("base") <= value.high
     assert value.method == {"independent": "newcombe", "common": "newcombe_paired", "antithetic": "student_t"}[coupling]
 
@@ -76,8 +76,8 @@ def test_common_numbers_reduce_the_variance_of_v() -> None:
     width = {}
     couplings: tuple[Coupling, ...] = ("independent", "common")
     for coupling in couplings:
-        found, _ = measured((BASE, GUIDED), COUNT, coupling=coupling, rules=Rules(4, scale=0.3))
-        value = found.value()
+        estimate, _ = measured((BASE, GUIDED), COUNT, coupling=coupling, rules=Rules(4, scale=0.3))
+        value = estimate.value()
         width[coupling] = value.high - value.low
     assert width["common"] < 0.75 * width["independent"]
 
@@ -106,8 +106,8 @@ def test_a_truncated_committor_is_one_step_and_an_argmax_fill(phase: str) -> Non
     met = torch.tensor([one_a(tuple(text)) for text in filled.tolist()], dtype=torch.float64)
     expected = float(kernel @ met)
     arm = GUIDED if phase == "guided" else BASE
-    found, outcomes = measured((arm,), COUNT, fill_after=1)
-    low, high = wilson(found.cells[arm.name].successes, COUNT, CONFIDENCE)
+    estimate, outcomes = measured((arm,), COUNT, fill_after=1)
+    low, high = wilson(estimate.cells[arm.name].successes, COUNT, CONFIDENCE)
     assert low <= expected <= high
     assert {outcome.ledger.total for outcome in outcomes} == {4 if phase == "guided" else 2}
     assert not any(TABLES.mask_id in outcome.tokens for outcome in outcomes)
@@ -133,20 +133,20 @@ def test_graded_cells_estimate_the_exact_expectations() -> None:
     toy.success = torch.tensor([text.count(0) / len(text) for text in texts], dtype=torch.float64)
     at = toy.canvas.number(CANVAS)
     base, guided = (float(toy.committors(phase)[STEP][at]) for phase in PHASES)
-    found, _ = measured((BASE, GUIDED), COUNT)
-    for cell, exact_score in ((found.base, base), (found.guided, guided)):
+    estimate, _ = measured((BASE, GUIDED), COUNT)
+    for cell, exact_score in ((estimate.base, base), (estimate.guided, guided)):
         interval = mean_interval(cell.scores, CONFIDENCE)
         assert interval.low <= exact_score <= interval.high
-    value = found.graded_value(confidence=CONFIDENCE)
+    value = estimate.graded_value(confidence=CONFIDENCE)
     assert value.low <= guided - base <= value.high
     assert not value.low <= base - guided <= value.high
 
 
 def test_graded_scores_and_rows() -> None:
-    found, outcomes = measured((BASE, GUIDED), 50)
-    assert found.guided.mean_score == pytest.approx(np.mean([judge(o.content).score for o in outcomes[50:]]))
-    graded = found.graded_value()
+    estimate, outcomes = measured((BASE, GUIDED), 50)
+    assert estimate.guided.mean_score == pytest.approx(np.mean([judge(o.content).score for o in outcomes[50:]]))
+    graded = estimate.graded_value()
     assert graded.low <= graded.value <= graded.high
-    assert graded.value == pytest.approx(found.guided.mean_score - found.base.mean_score)
-    assert found.rows == sum(outcome.ledger.total for outcome in outcomes)
+    assert graded.value == pytest.approx(estimate.guided.mean_score - estimate.base.mean_score)
+    assert estimate.rows == sum(outcome.ledger.total for outcome in outcomes)
     assert schedule(RULES, TABLES.canvas, STEP, 1).quotas[3] == 1

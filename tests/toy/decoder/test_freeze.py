@@ -66,18 +66,18 @@ def committors(toy: ExactToy, success: Success) -> dict[Phase, list[torch.Tensor
     """q0 and qg for another predicate on the kernels of `toy`."""
     texts = [toy.canvas.tokens(number) for number in range(toy.canvas.states)]
     met = [None not in text and success(tuple(token or 0 for token in text)) for text in texts]
-    found: dict[Phase, list[torch.Tensor]] = {}
+    by_phase: dict[Phase, list[torch.Tensor]] = {}
     for phase in PHASES:
         q = [torch.tensor(met, dtype=torch.float64)]
         for step in reversed(range(toy.steps)):
             q.insert(0, toy.kernel(step, phase) @ q[0])
-        found[phase] = q
-    return found
+        by_phase[phase] = q
+    return by_phase
 
 
 def cases() -> dict[str, Case]:
     """One case for each handoff fate that random tables show."""
-    found: dict[str, Case] = {}
+    by_fate: dict[str, Case] = {}
     for number in range(60):
         tables = random_tables(100 + number, length=4, spread=1.5)
         try:
@@ -95,11 +95,11 @@ def cases() -> dict[str, Case]:
                     for phase in PHASES
                 )
                 fate = handoff_fate(base, guided)
-                if fate not in found and far_from_thresholds(base, guided):
-                    found[fate] = Case(tables, PREDICATES[name], seed, base, guided)
-        if len(found) >= 4:
+                if fate not in by_fate and far_from_thresholds(base, guided):
+                    by_fate[fate] = Case(tables, PREDICATES[name], seed, base, guided)
+        if len(by_fate) >= 4:
             break
-    return found
+    return by_fate
 
 
 @pytest.fixture(scope="module")
@@ -162,9 +162,9 @@ def test_the_ensemble_horizon_is_definition_1(tolerance: float) -> None:
     for seed in range(6):
         toy = ExactToy(random_tables(seed, spread=1.2), Rules(3, scale=1.5), PREDICATES["some a"])
         curve = toy.switch_curve().numpy()
-        found = ensemble_horizon(range(3), curve[:3], float(curve[3]), 3, tolerance)
+        horizon = ensemble_horizon(range(3), curve[:3], float(curve[3]), 3, tolerance)
         exact = toy.horizon(tolerance)
-        assert (found.step, found.censored) == (exact.step, exact.censored)
+        assert (horizon.step, horizon.censored) == (exact.step, exact.censored)
 
 
 def test_switch_runs_estimate_the_switch_curve() -> None:

@@ -24,13 +24,13 @@ LARGE = 10**6
 
 def exact_rates(tables: ToyTables) -> Mapping[str, dict[float, float]]:
     """Success of a whole run by predicate and weight."""
-    found: dict[str, dict[float, float]] = {name: {} for name in PREDICATES}
+    rates: dict[str, dict[float, float]] = {name: {} for name in PREDICATES}
     for weight in WEIGHTS:
         toy = ExactToy(tables, Rules(4, scale=max(weight, 1.0)), PREDICATES["some a"])
         for name, success in PREDICATES.items():
             phase = committors(toy, success)["guided" if weight else "base"]
-            found[name][weight] = float(phase[0][toy.canvas.empty])
-    return found
+            rates[name][weight] = float(phase[0][toy.canvas.empty])
+    return rates
 
 
 def fate_of(rates: Mapping[float, float]) -> str:
@@ -52,7 +52,7 @@ def certain(rates: Mapping[float, float]) -> bool:
 
 @pytest.fixture(scope="module")
 def cases() -> dict[str, tuple[ToyTables, Success, dict[float, float]]]:
-    found: dict[str, tuple[ToyTables, Success, dict[float, float]]] = {}
+    by_fate: dict[str, tuple[ToyTables, Success, dict[float, float]]] = {}
     for number in range(30):
         tables = random_tables(300 + number, length=4, spread=1.0)
         try:
@@ -61,11 +61,11 @@ def cases() -> dict[str, tuple[ToyTables, Success, dict[float, float]]]:
             continue
         for name, rates in by_predicate.items():
             fate = fate_of(rates)
-            if fate not in found and certain(rates):
-                found[fate] = tables, PREDICATES[name], rates
-        if found.keys() >= set(FATES):
+            if fate not in by_fate and certain(rates):
+                by_fate[fate] = tables, PREDICATES[name], rates
+        if by_fate.keys() >= set(FATES):
             break
-    return found
+    return by_fate
 
 
 @pytest.mark.parametrize("fate", FATES)

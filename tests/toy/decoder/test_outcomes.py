@@ -186,8 +186,8 @@ def test_drained_gate_follows_its_exact_law() -> None:
 
 def drained_stops(exact: ExactToy, threshold: float) -> torch.Tensor:
     """[x, x'] bool: total variation at x, over the positions still masked in x', is below the threshold everywhere."""
-    found = distributions(exact.law.tables, exact.rules, torch.tensor(exact.rules.scale))
-    variation = 0.5 * (found.plain - found.conditional).abs().sum(-1)
+    laws = distributions(exact.law.tables, exact.rules, torch.tensor(exact.rules.scale))
+    variation = 0.5 * (laws.plain - laws.conditional).abs().sum(-1)
     masked = exact.canvas.digits == exact.canvas.alphabet
     worst = torch.where(masked[None], variation[:, None], 0.0).amax(-1)
     return (worst < threshold) & masked.any(-1)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from decoding.engine.runner import Runner
 from decoding.request.canvas import CanvasState
 from decoding.sampling import commit_order, noise
+from decoding.sampling.tail_rule import TAIL_RULES
 from gate_models.offline.toy.exact_step import (
     Distributions,
     Phase,
@@ -97,10 +98,14 @@ def _theory_orders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(commit_order.CONFIDENCE_KINDS, "position", POSITION)
 
 
-def intervals(law: StepLaw, found: Distributions) -> tuple[torch.Tensor, torch.Tensor]:
+def intervals(law: StepLaw, laws: Distributions) -> tuple[torch.Tensor, torch.Tensor]:
     """[D, L] each: ends of the uniforms that draw each pair's tokens."""
-    upper = found.drawn.cumsum(-1)
-    return law.at_tokens(upper - found.drawn), law.at_tokens(upper)
+    upper = laws.drawn.cumsum(-1)
+    return law.at_tokens(upper - laws.drawn), law.at_tokens(upper)
+
+
+def test_every_tail_rule_has_a_case() -> None:
+    assert {rules.tail_rule for _, rules, _ in CASES.values()} == set(TAIL_RULES)
 
 
 @pytest.mark.parametrize("phase", ["guided", "base"])
@@ -110,14 +115,14 @@ def test_every_draw_leads_where_the_exact_law_says(case: str, phase: Phase) -> N
     tables, rules, step = CASES[case]
     law = StepLaw(tables, rules)
     plan = schedule(rules, tables.canvas, step, rules.guided_width if phase == "guided" else rules.tail_width)
-    found = distributions(tables, rules, torch.tensor(rules.scale) if phase == "guided" else None)
-    pairs = torch.nonzero((law.draw_probability(found) > 0) & law.masked.any(-1)).flatten().tolist()
-    low, high = intervals(law, found)
+    laws = distributions(tables, rules, torch.tensor(rules.scale) if phase == "guided" else None)
+    pairs = torch.nonzero((law.draw_probability(laws) > 0) & law.masked.any(-1)).flatten().tolist()
+    low, high = intervals(law, laws)
     edge = (0.25 * (high - low)).clamp(max=EDGE)
     uniforms = [low + edge, 0.5 * (low + high), high - edge]
     permutations = list(itertools.permutations(range(tables.canvas.length)))
     states, expected = [], []
-    for index, (_, image) in enumerate(law.images(plan, phase, found)):
+    for index, (_, image) in enumerate(law.images(plan, phase, laws)):
         rank = np.array(permutations[index]) / tables.canvas.length
         for pair in pairs:
             sample = uniforms[(pair + index) % 3][pair].numpy()
@@ -183,13 +188,13 @@ def softmax(logits: list[float], temperature: float) -> list[float]:
 @pytest.mark.parametrize("rules", [Rules(3), Rules(3, temperature=0.5), Rules(3, suppress_end=True)], ids=str)
 def test_recorded_statistics_are_those_of_the_exact_distributions(rules: Rules) -> None:
     """Probability, margin, entropy, boost, KL and total variation at every state and position, to 1e-12."""
-    found = distributions(ENDING, rules, torch.tensor(rules.scale))
+    laws = distributions(ENDING, rules, torch.tensor(rules.scale))
     quiet = ScriptedNoise(np.full(3, 0.4), np.zeros(3))
     numbers = [n for n in range(ENDING.canvas.states) if None in ENDING.canvas.tokens(n)]
     states = [scripted(ENDING, rules, "guided", number, 0, quiet) for number in numbers]
     for number, result in zip(numbers, Runner(ToyModel(ENDING), chunk=4096).run(states), strict=True):
         at, got = torch.from_numpy(result.positions), result.candidates
-        guided, plain = found.plain[number, at], found.conditional[number, at]
+        guided, plain = laws.plain[number, at], laws.conditional[number, at]
         of_token = [p.gather(-1, got.token[:, None]).squeeze(-1) for p in (guided, plain)]
         top = guided.topk(2, -1).values
         expected = {

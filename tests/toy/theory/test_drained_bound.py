@@ -25,9 +25,9 @@ def excess(rules: Rules, seed: int) -> Tensor:
     d is the largest total variation over the m masked positions of a state.
     """
     exact = ExactToy(random_tables(seed), rules, one_a)
-    found = distributions(exact.law.tables, rules, torch.tensor(rules.scale, dtype=torch.float64))
+    laws = distributions(exact.law.tables, rules, torch.tensor(rules.scale, dtype=torch.float64))
     masked = exact.canvas.digits == exact.canvas.alphabet
-    variation = 0.5 * (found.plain - found.conditional).abs().sum(-1)
+    variation = 0.5 * (laws.plain - laws.conditional).abs().sum(-1)
     largest = torch.where(masked, variation, 0.0).amax(-1)
     joint = 1.0 - (1.0 - largest) ** masked.sum(-1)
     base, steps = exact.committors("base"), []

@@ -41,13 +41,13 @@ def toy(seed: int, at_most: int = 2) -> ExactToy:
 def paths(exact: ExactToy, seed: int) -> np.ndarray:
     """[PATHS, checkpoints]: states of guided runs."""
     rng = np.random.default_rng(seed)
-    state, found = np.full(PATHS, exact.canvas.empty), []
+    state, states = np.full(PATHS, exact.canvas.empty), []
     for step in range(max(CHECKPOINTS)):
         kernel = exact.kernel(step, "guided").numpy()
         state = np.array([rng.choice(exact.canvas.states, p=kernel[s] / kernel[s].sum()) for s in state])
         if step + 1 in CHECKPOINTS:
-            found.append(state)
-    return np.stack(found, 1)
+            states.append(state)
+    return np.stack(states, 1)
 
 
 def features_of(exact: ExactToy, step: int) -> np.ndarray:
@@ -59,7 +59,7 @@ def features_of(exact: ExactToy, step: int) -> np.ndarray:
 def data_of(exact: ExactToy, seed: int) -> FamilyData:
     """One guided run a prompt, with its exact V at every checkpoint."""
     states, value = paths(exact, seed), exact.value()
-    found = np.stack([features_of(exact, step)[states[:, j]] for j, step in enumerate(CHECKPOINTS)], 1)
+    features = np.stack([features_of(exact, step)[states[:, j]] for j, step in enumerate(CHECKPOINTS)], 1)
     gain = np.stack([value[step].numpy()[states[:, j]] for j, step in enumerate(CHECKPOINTS)], 1)
     length = exact.canvas.length
     return FamilyData(
@@ -69,7 +69,7 @@ def data_of(exact: ExactToy, seed: int) -> FamilyData:
         prompts=tuple(map(str, range(PATHS))), split=np.full(PATHS, "train"), fate=np.full(PATHS, ""),
         a_star=np.full(PATHS, np.nan), guided=gain, base={1: np.zeros_like(gain)}, count=np.full(gain.shape, 24.0),
         prompt=np.arange(PATHS), main=np.ones(PATHS, dtype=bool), run_weight=np.full(PATHS, 2.0),
-        features=found, whole=found[:, -1], data_hash="made-up",
+        features=features, whole=features[:, -1], data_hash="made-up",
     )  # fmt: skip
 
 
@@ -111,9 +111,9 @@ def test_the_head_s_value_is_the_exact_remaining_value():
     data = data_of(exact, 5)
     head = fit_head(induce(data, 1, np.arange(PATHS), 0), 0, 60)
     states = paths(exact, 77)
-    found = [head.predict(features_of(exact, step)[states[:, j]])[:, 0] for j, step in enumerate(CHECKPOINTS)]
+    predicted = [head.predict(features_of(exact, step)[states[:, j]])[:, 0] for j, step in enumerate(CHECKPOINTS)]
     true = np.stack([exact.value()[step].numpy()[states[:, j]] for j, step in enumerate(CHECKPOINTS)])
-    assert np.abs(np.stack(found) - true).mean() < 0.3 * np.abs(true - true.mean()).mean()
+    assert np.abs(np.stack(predicted) - true).mean() < 0.3 * np.abs(true - true.mean()).mean()
 
 
 def test_the_risk_promise_holds_over_calibrations():

@@ -33,7 +33,7 @@ class Client:
     """Talks to one server. Threads may share it. Close it, or use it as a context manager.
 
     `base_url` and `api_key` come from ASTARGATE_BASE_URL and ASTARGATE_API_KEY where they are left out; `timeout` is
-    the longest silence in seconds. `http` replaces the httpx client (proxies, certificates); whoever made it closes it.
+    the longest silence in seconds. `http` replaces the httpx client (proxies, certificates); its maker closes it.
     """
 
     def __init__(

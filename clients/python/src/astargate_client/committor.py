@@ -1,4 +1,4 @@
-"""`client.committor`: what guidance is still worth in a state, and measured horizons."""
+"""`client.committor`: measures what guidance still adds to a half-decoded text, and when it may end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of /v1/committor, and the plan that waits for a measurement."""
+"""Requests to /committor, where success is measured by continuing runs, and the plan that waits for a measurement."""
 
 from __future__ import annotations
 

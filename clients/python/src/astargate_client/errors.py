@@ -57,7 +57,7 @@ class StatusError(AstargateError):
     ) -> None:
         super().__init__(message, request_id=request_id)
         self.status = status
-        """HTTP status; None where an event of a stream told the error."""
+        """HTTP status; None where an event of a stream brought the error."""
         self.type = type
         self.param = param
         """Dotted path of the field at fault, such as `policy.gate.fraction`."""

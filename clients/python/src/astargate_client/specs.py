@@ -20,7 +20,7 @@ def plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Spec:
-    """Fields of a JSON object, one of which says its kind. Equal where the fields are."""
+    """Fields of a JSON object; the field `key` says its kind. Equal where the fields are."""
 
     fields: Mapping[str, Any]
     key: ClassVar[str]
@@ -33,8 +33,8 @@ class Spec:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object."""
-        found: dict[str, Any] = plain(self.fields)
-        return found
+        spec: dict[str, Any] = plain(self.fields)
+        return spec
 
     def __repr__(self) -> str:
         settings = (f"{name}={value!r}" for name, value in self.fields.items() if name != self.key)

@@ -76,14 +76,14 @@ def _decoded(
 
 def human_texts(data: Path, counts: dict[str, int], seed: int) -> Iterator[SheetText]:
     """Random texts of each collection, written as our model's texts are where their own form would tell."""
-    found = {
+    collections = {
         "commongen-dev": _references(data),
         "collie-gutenberg": _gutenberg(data),
         "tatoeba": _lines(data, "tatoeba_eng"),
         **{name: [readable(one.text) for one in load_corpora(data)[name]] for name in ("tinystories", "coco")},
     }
     for name, count in counts.items():
-        for text in random.Random(f"{seed} {name}").sample(sorted(set(found[name])), count):
+        for text in random.Random(f"{seed} {name}").sample(sorted(set(collections[name])), count):
             yield SheetText(text_id(text), text, "human", name, "human", seed=seed)
 
 
@@ -98,14 +98,14 @@ def references(data: Path, without: set[str], seed: int) -> list[dict[str, objec
     lines = (data / "commongen" / "dev.jsonl").read_text(encoding="utf-8").splitlines()
     records = [json.loads(line) for line in lines]
     random.Random(f"{seed} references").shuffle(records)
-    found: dict[int, list[dict[str, object]]] = {3: [], 4: [], 5: []}
+    groups: dict[int, list[dict[str, object]]] = {3: [], 4: [], 5: []}
     for record in records:
-        group = found[len(record["concepts"])]
+        group = groups[len(record["concepts"])]
         texts = [readable(text) for target in record["targets"] if (text := clean(target))]
         new = [text for text in texts if text not in without]
         if new and len(group) < REFERENCES:
             group.append({"text": new[0], "concepts": record["concepts"]})
-    return [reference for group in found.values() for reference in group]
+    return [reference for group in groups.values() for reference in group]
 
 
 def _gutenberg(data: Path) -> list[str]:

@@ -39,25 +39,25 @@ class Cached:
 
     def surprisals(self, texts: Sequence[str]) -> list[Surprisals]:
         keys = [text_hash(text) for text in texts]
-        found = self._read(set(keys))
-        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+        surprisals = self._read(set(keys))
+        new = {key: text for key, text in zip(keys, texts, strict=True) if key not in surprisals}
         if new:
             fresh = dict(zip(new, self._model.surprisals(list(new.values())), strict=True))
             self._write(fresh)
-            found |= fresh
-        return [found[key] for key in keys]
+            surprisals |= fresh
+        return [surprisals[key] for key in keys]
 
     def close(self) -> None:
         self._file.close()
 
     def _read(self, keys: set[str]) -> dict[str, Surprisals]:
         query = "SELECT ids, nats FROM surprisals WHERE model = ? AND text = ?"
-        found = {}
+        surprisals = {}
         for key in keys:
             row = self._file.execute(query, (self.name, key)).fetchone()
             if row is not None:
-                found[key] = Surprisals(np.frombuffer(row[0], "<i4"), np.frombuffer(row[1], "<f4"))
-        return found
+                surprisals[key] = Surprisals(np.frombuffer(row[0], "<i4"), np.frombuffer(row[1], "<f4"))
+        return surprisals
 
     def _write(self, fresh: dict[str, Surprisals]) -> None:
         rows = [

@@ -60,9 +60,9 @@ class Judge:
 
     def probabilities(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """[n]; an empty text has 0."""
-        found = self.learned.probabilities(matrix(texts, self._model))
-        found[[not text.strip() for text in texts]] = 0.0
-        return found
+        probabilities = self.learned.probabilities(matrix(texts, self._model))
+        probabilities[[not text.strip() for text in texts]] = 0.0
+        return probabilities
 
     def readable(self, texts: Sequence[str]) -> list[Reading]:
         """A reading of every text."""

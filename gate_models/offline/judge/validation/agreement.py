@@ -57,15 +57,15 @@ def between_passes(labels: Sequence[Label]) -> dict[str, dict[str, float]]:
     passes: dict[str, dict[str, str]] = {}
     for label in labels:
         passes.setdefault(f"{label.reader}, pass {label.number}", {})[label.id] = label.label
-    found = {}
+    pairs = {}
     for (one, first), (two, second) in combinations(sorted(passes.items()), 2):
         shared = sorted(first.keys() & second.keys())
         if not shared:
             continue
         a, b = [first[text] for text in shared], [second[text] for text in shared]
-        found[f"{one} / {two}"] = {
+        pairs[f"{one} / {two}"] = {
             "texts": len(shared),
             "kappa": float(cohen_kappa_score(a, b)),
             "kappa_accepted": float(cohen_kappa_score([x != "broken" for x in a], [x != "broken" for x in b])),
         }
-    return found
+    return pairs

@@ -62,13 +62,13 @@ def left_out(
     matrix: Matrix, target: Verdicts, strata: NDArray[np.int64] | Verdicts, folds: int, seed: int
 ) -> NDArray[np.float64]:
     """Probability [n] of each row by a fit on the other folds."""
-    found = np.zeros(len(target))
+    probabilities = np.zeros(len(target))
     for train, test in _folds(strata, folds, seed):
         mean, deviation = matrix[train].mean(0), matrix[train].std(0)
         deviation = np.where(deviation > 0, deviation, 1.0)
         weight, intercept = _regression((matrix[train] - mean) / deviation, target[train])
-        found[test] = 1.0 / (1.0 + np.exp(-((matrix[test] - mean) / deviation @ weight + intercept)))
-    return found
+        probabilities[test] = 1.0 / (1.0 + np.exp(-((matrix[test] - mean) / deviation @ weight + intercept)))
+    return probabilities
 
 
 def best_threshold(probabilities: NDArray[np.float64], target: Verdicts) -> float:

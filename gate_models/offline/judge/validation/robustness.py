@@ -1,4 +1,4 @@
-"""Does the judge rank text by people above the same text spoiled? Four ways to spoil it, an AUC each."""
+"""Does the judge rank text by people above the same text spoiled? Each way to spoil it has its AUC."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS: Final = ("shuffled", "word dropped", "word doubled", "word substituted")
 
 
 def references() -> list[str]:
-    """Shipped references: sentences of CommonGen's dev split, none of which is in the label sheet."""
+    """Shipped references: sentences of CommonGen's dev split; none is in the label sheet."""
     lines = (artifact_folder() / "references.jsonl").read_text(encoding="utf-8").splitlines()
     return [str(json.loads(line)["text"]) for line in lines]
 

@@ -18,10 +18,10 @@ Spoil = Callable[[list[str], random.Random, list[list[str]]], list[str]]
 
 def shuffled(words: list[str], rng: random.Random, _: list[list[str]]) -> list[str]:
     """Another order."""
-    found = words
-    while found == words and len(set(words)) > 1:
-        found = rng.sample(words, len(words))
-    return found
+    order = words
+    while order == words and len(set(words)) > 1:
+        order = rng.sample(words, len(words))
+    return order
 
 
 def dropped(words: list[str], rng: random.Random, _: list[list[str]]) -> list[str]:
@@ -57,45 +57,45 @@ def swapped(words: list[str], rng: random.Random, _: list[list[str]]) -> list[st
     if len(long) < 2:
         return shuffled(words, rng, [])
     a, b = rng.sample(long, 2)
-    found = list(words)
-    found[a], found[b] = words[b], words[a]
-    return found if found != words else shuffled(words, rng, [])
+    changed = list(words)
+    changed[a], changed[b] = words[b], words[a]
+    return changed if changed != words else shuffled(words, rng, [])
 
 
 def echoed(words: list[str], rng: random.Random, _: list[list[str]]) -> list[str]:
     """One or two long words replaced by another of the same text."""
     long = _long(words)
-    found = list(words)
+    changed = list(words)
     for _round in range(rng.randint(1, 2)):
         a, b = rng.choice(long), rng.choice(long)
-        found[a] = words[b]
-    return found if found != words else doubled(words, rng, [])
+        changed[a] = words[b]
+    return changed if changed != words else doubled(words, rng, [])
 
 
 def little_changed(words: list[str], rng: random.Random, _: list[list[str]]) -> list[str]:
     """Two little words dropped, added or replaced."""
-    found = list(words)
+    changed = list(words)
     for _round in range(2):
-        places = [at for at, word in enumerate(found) if word in _LITTLE]
+        places = [at for at, word in enumerate(changed) if word in _LITTLE]
         what = rng.randrange(3)
         if what == 0 and places:
-            found.pop(rng.choice(places))
+            changed.pop(rng.choice(places))
         elif what == 1 and places:
-            found[rng.choice(places)] = rng.choice(_LITTLE)
+            changed[rng.choice(places)] = rng.choice(_LITTLE)
         else:
-            found.insert(rng.randrange(1, len(found) + 1), rng.choice(_LITTLE))
-    return found if found != words else doubled(words, rng, [])
+            changed.insert(rng.randrange(1, len(changed) + 1), rng.choice(_LITTLE))
+    return changed if changed != words else doubled(words, rng, [])
 
 
 def inflected(words: list[str], rng: random.Random, _: list[list[str]]) -> list[str]:
     """Endings of one or two long words cut or changed."""
-    found = list(words)
+    changed = list(words)
     for at in rng.sample(_long(words), min(rng.randint(1, 2), len(_long(words)))):
-        word = found[at]
+        word = changed[at]
         ending = next((e for e in _ENDINGS if word.endswith(e) and len(word) > len(e) + 2), "")
         stem = word[: len(word) - len(ending)]
-        found[at] = stem + rng.choice([e for e in ("", *_ENDINGS) if e != ending])
-    return found if found != words else doubled(words, rng, [])
+        changed[at] = stem + rng.choice([e for e in ("", *_ENDINGS) if e != ending])
+    return changed if changed != words else doubled(words, rng, [])
 
 
 def spliced(words: list[str], rng: random.Random, others: list[list[str]]) -> list[str]:
@@ -106,10 +106,10 @@ def spliced(words: list[str], rng: random.Random, others: list[list[str]]) -> li
 
 def crowded(words: list[str], rng: random.Random, others: list[list[str]]) -> list[str]:
     """Two or three long words replaced by long words of other texts."""
-    found = words
+    changed = words
     for _round in range(rng.randint(2, 3)):
-        found = substituted(found, rng, others)
-    return found
+        changed = substituted(changed, rng, others)
+    return changed
 
 
 SPOILS: Final[dict[str, Spoil]] = {
@@ -132,11 +132,11 @@ def spoiled(texts: Sequence[str], kind: str, seed: int = 0) -> list[str]:
     rng = random.Random(f"{seed} {kind}")
     split = [_lowered(text) for text in texts]
     others = [words for words in split if words]
-    found = []
+    spoils = []
     for text, words in zip(texts, split, strict=True):
         end = text[len(text.rstrip(ENDS)) :]
-        found.append(written(" ".join(SPOILS[kind](words, rng, others)) + end) if len(words) > 1 else text)
-    return found
+        spoils.append(written(" ".join(SPOILS[kind](words, rng, others)) + end) if len(words) > 1 else text)
+    return spoils
 
 
 def _lowered(text: str) -> list[str]:
@@ -153,7 +153,7 @@ def _foreign(rng: random.Random, others: list[list[str]], word: str) -> str:
     """A long word of some text, another than `word`; `word` itself where none is found."""
     for _ in range(100):
         words = rng.choice(others)
-        found = rng.choice(words)
-        if len(found) >= LONG and found.islower() and found != word:
-            return found
+        other = rng.choice(words)
+        if len(other) >= LONG and other.islower() and other != word:
+            return other
     return word

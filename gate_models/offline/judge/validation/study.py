@@ -55,9 +55,9 @@ def run(
             "transformers": transformers.__version__,
         },
     }
-    found = study(texts, said, reader, facts)
-    found.weights.save(out or artifact_folder() / "judge.json", {**facts, **_figures(found)})
-    return markdown(found)
+    result = study(texts, said, reader, facts)
+    result.weights.save(out or artifact_folder() / "judge.json", {**facts, **_figures(result)})
+    return markdown(result)
 
 
 def study(texts: Sequence[SheetText], said: Sequence[Label], model: LanguageModel, facts: dict[str, Any]) -> Study:
@@ -107,15 +107,15 @@ def _variants(seen: Matrix, target: Verdicts, ours: Verdicts) -> dict[str, dict[
         "the plain four": PLAIN,
         **{f"without {name}": tuple(other for other in FEATURES if other != name) for name in FEATURES},
     }
-    found = {}
+    variants = {}
     for name, kept in sets.items():
         columns = [FEATURES.index(feature) for feature in kept]
         p, d = cross_validate(seen[:, columns], target, _strata(target, ours), repeats=min(REPEATS, 3))
-        found[name] = {
+        variants[name] = {
             "all": agreement(target, p, d),
             "ours": agreement(target[ours], p[:, ours], d[:, ours]),
         }
-    return found
+    return variants
 
 
 def _label_shares(texts: Sequence[SheetText], said: Sequence[Label]) -> dict[str, dict[str, float]]:
@@ -128,10 +128,10 @@ def _label_shares(texts: Sequence[SheetText], said: Sequence[Label]) -> dict[str
     return shares
 
 
-def _figures(found: Study) -> dict[str, Any]:
+def _figures(result: Study) -> dict[str, Any]:
     """What the judge's file says of itself."""
     return {
-        "cross_validated": {name: asdict(value) for name, value in found.overall.items()},
-        "robustness_auc": found.robust,
-        "references_readable": found.references,
+        "cross_validated": {name: asdict(value) for name, value in result.overall.items()},
+        "robustness_auc": result.robust,
+        "references_readable": result.references,
     }

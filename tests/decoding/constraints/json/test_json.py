@@ -101,11 +101,11 @@ def test_a_schema_is_graded_by_its_errors():
 @given(PARTS, VALUES)
 def test_it_agrees_with_the_library(schema, value):
     try:
-        found = judged(json.dumps(value), schema).satisfied
+        satisfied = judged(json.dumps(value), schema).satisfied
     except ConstraintError:
-        found = False  # refused as met by no value
+        satisfied = False  # refused as met by no value
     expected = jsonschema.Draft202012Validator(schema).is_valid(value)
-    assert found is expected
+    assert satisfied is expected
 
 
 @given(PARTS, VALUES)

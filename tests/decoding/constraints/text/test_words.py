@@ -106,9 +106,9 @@ PIECES = st.text("ab+-' n't", min_size=1, max_size=5).filter(str.strip)
 def test_every_phrase_is_found_by_definition(phrases, text):
     plain = normalise(text)
     expected = {normalise(p) for p in phrases if by_definition(normalise(p), plain)}
-    found = PhraseMatcher(phrases)
-    assert found.matches(text) == expected
-    assert found.occurs_in(text) is bool(expected)
+    matcher = PhraseMatcher(phrases)
+    assert matcher.matches(text) == expected
+    assert matcher.occurs_in(text) is bool(expected)
 
 
 def test_the_cache_of_matchers_is_bounded_in_bytes():

@@ -70,8 +70,8 @@ def test_a_description_that_was_changed_is_refused(stored, change):
 
 
 def test_arrays_that_were_changed_are_refused(stored, trained, tmp_path):
-    with np.load(stored / artifact.ARRAYS) as found:
-        arrays = {name: found[name] for name in found.files}
+    with np.load(stored / artifact.ARRAYS) as stored_arrays:
+        arrays = {name: stored_arrays[name] for name in stored_arrays.files}
     arrays["value1.threshold"] = arrays["value1.threshold"] + np.float32(1e-3)
     np.savez_compressed(stored / artifact.ARRAYS, **arrays)
     with pytest.raises(ArtifactError, match="does not belong"):
@@ -104,8 +104,8 @@ def test_outdated_gates_are_refused_with_what_to_do(stored, trained, tmp_path, m
 def test_a_folder_of_gates_keeps_the_good_ones(stored, tmp_path):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / artifact.DESCRIPTION).write_text("{")
-    found, refused = artifact.load_all(tmp_path)
-    assert [bundle.family for bundle in found] == ["commongen-k3"]
+    bundles, refused = artifact.load_all(tmp_path)
+    assert [bundle.family for bundle in bundles] == ["commongen-k3"]
     assert [(folder, "cannot be read" in reason) for folder, reason in refused] == [("broken", True)]
     assert artifact.load_all(tmp_path / "nowhere") == ([], [])
 

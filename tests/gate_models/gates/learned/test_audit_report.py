@@ -40,8 +40,8 @@ def test_reports_lie_beside_their_gates_and_are_read_back(tmp_path):
     assert report.points[0].at_equal_rows is None
     assert report.points[1].at_equal_rows.low == -0.01
     assert AuditReport.load(tmp_path).gate is None
-    found, refused = reports_in([tmp_path, tmp_path / "nowhere"])
-    assert (set(found), refused) == ({"v-a", "v-b"}, [])
+    reports, refused = reports_in([tmp_path, tmp_path / "nowhere"])
+    assert (set(reports), refused) == ({"v-a", "v-b"}, [])
 
 
 def test_one_family_has_no_pooled_report(tmp_path):
@@ -55,8 +55,8 @@ def test_a_damaged_report_is_refused_by_name(tmp_path, text):
     (tmp_path / "a" / REPORT).write_text(text)
     with pytest.raises(AuditReportError, match="write it again"):
         AuditReport.load(tmp_path / "a")
-    found, refused = reports_in([tmp_path])
-    assert set(found) == {"v-b"}
+    reports, refused = reports_in([tmp_path])
+    assert set(reports) == {"v-b"}
     assert len(refused) == 1
 
 

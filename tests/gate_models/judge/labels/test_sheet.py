@@ -1,4 +1,4 @@
-"""The label sheet: what is written is read, and what is wrong is told."""
+"""The label sheet: what is written is read, and what is wrong is named."""
 
 from __future__ import annotations
 

@@ -22,14 +22,14 @@ def test_repeated_content_words(text: str, share: float) -> None:
 def test_figures_of_surprisals_leave_the_first_token_out() -> None:
     nats = np.array([20.0, 1.0, 7.0, 2.0], np.float32)
     frequency = np.full(VOCABULARY, 5.0, np.float32)
-    found = features_of("a b b d", Surprisals(np.arange(4, dtype=np.int32), nats), frequency)
-    assert set(found) == set(FEATURES) == set(SAID)
-    assert found["mean"] == pytest.approx(10 / 3)
-    assert found["max"] == 7.0
-    assert found["slor"] == pytest.approx(5 - 10 / 3)
-    assert found["lowest_slor"] == -2.0
-    assert found["surprising"] == 1.0
-    assert found["adjacent"] == 1.0
+    features = features_of("a b b d", Surprisals(np.arange(4, dtype=np.int32), nats), frequency)
+    assert set(features) == set(FEATURES) == set(SAID)
+    assert features["mean"] == pytest.approx(10 / 3)
+    assert features["max"] == 7.0
+    assert features["slor"] == pytest.approx(5 - 10 / 3)
+    assert features["lowest_slor"] == -2.0
+    assert features["surprising"] == 1.0
+    assert features["adjacent"] == 1.0
 
 
 def test_every_text_has_a_row_of_finite_figures() -> None:

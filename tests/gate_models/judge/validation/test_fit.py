@@ -17,7 +17,7 @@ ROWS = 240
 
 
 def data(strength: float) -> tuple[np.ndarray, np.ndarray]:
-    """Three features, of which the second decides."""
+    """Three features; the second decides."""
     matrix = RNG.normal(size=(ROWS, 3)) * (1.0, 5.0, 0.1) + (0.0, 20.0, 3.0)
     noise = RNG.logistic(size=ROWS)
     return matrix, (matrix[:, 1] - 20.0) / 5.0 * strength + noise > 0.5
@@ -35,9 +35,9 @@ def test_noise_is_not_agreement() -> None:
     """Cross-validation on labels that nothing decides: AUC about one half, which a fit on the same rows exceeds."""
     matrix, target = data(0.0)
     probabilities, decided = cross_validate(matrix, target, target.astype(np.int64), repeats=3)
-    found = agreement(target, probabilities, decided)
-    assert abs(found.auc - 0.5) < 0.12
-    assert abs(found.kappa) < 0.2
+    measured = agreement(target, probabilities, decided)
+    assert abs(measured.auc - 0.5) < 0.12
+    assert abs(measured.kappa) < 0.2
 
 
 def test_a_constant_feature_does_no_harm() -> None:
@@ -72,8 +72,8 @@ def test_a_tie_of_votes_is_broken() -> None:
 def test_passes_are_compared_where_both_read() -> None:
     first = [Label(f"{i}", 1, "me", "clean" if i % 2 else "broken") for i in range(10)]
     second = [Label(f"{i}", 2, "me", "acceptable" if i % 2 else "broken") for i in range(8)]
-    [found] = between_passes([*first, *second]).values()
-    assert found["texts"] == 8
-    assert found["kappa_accepted"] == pytest.approx(1.0)
-    assert found["kappa"] < 1.0
+    [comparison] = between_passes([*first, *second]).values()
+    assert comparison["texts"] == 8
+    assert comparison["kappa_accepted"] == pytest.approx(1.0)
+    assert comparison["kappa"] < 1.0
     assert between_passes(first) == {}

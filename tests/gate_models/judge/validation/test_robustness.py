@@ -39,6 +39,6 @@ def test_blind_and_sharp_judges() -> None:
 
 
 def test_the_shipped_references_are_sentences() -> None:
-    found = references()
-    assert len(set(found)) == 300
-    assert all(text[0].isupper() or not text[0].isalpha() for text in found)
+    sentences = references()
+    assert len(set(sentences)) == 300
+    assert all(text[0].isupper() or not text[0].isalpha() for text in sentences)

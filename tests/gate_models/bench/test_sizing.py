@@ -9,8 +9,8 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from decoding.models.tools.sizing import DREAM_7B, H100, LLADA_8B, Card, block_weights, estimate, row_flops, table
 from decoding.models.transformer.blocks import Shape, Transformer
+from gate_models.offline.bench.sizing import DREAM_7B, H100, LLADA_8B, Card, block_weights, estimate, row_flops, table
 
 PAGE = Path(__file__).parents[3] / "docs" / "sizing.md"
 
@@ -21,10 +21,10 @@ def test_the_page_holds_the_table() -> None:
 
 def test_weights_are_the_published_ones() -> None:
     for shape, gigabytes in ((LLADA_8B, 16.031162368), (DREAM_7B, 15.231233024)):
-        found = estimate(shape, 2, 256, scored=64, card=H100)
-        assert found.weights_gb == pytest.approx(gigabytes, rel=1e-4)  # norms and biases are left out
-        assert found.forward_ms == max(found.compute_ms, found.read_ms)
-        assert estimate(shape, 2, 256, scored=64, card=H100, weights="int8").weights_gb < 0.6 * found.weights_gb
+        size = estimate(shape, 2, 256, scored=64, card=H100)
+        assert size.weights_gb == pytest.approx(gigabytes, rel=1e-4)  # norms and biases are left out
+        assert size.forward_ms == max(size.compute_ms, size.read_ms)
+        assert estimate(shape, 2, 256, scored=64, card=H100, weights="int8").weights_gb < 0.6 * size.weights_gb
 
 
 @pytest.mark.parametrize("kv_heads", [4, 2])

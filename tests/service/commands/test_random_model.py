@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from decoding.models.registry import load_model
-from decoding.models.tools.sizing import H100, LLADA_8B, table
+from gate_models.offline.bench.sizing import H100, LLADA_8B, table
 from service.cli import app
 
 
@@ -26,7 +26,7 @@ def test_sizing_prints_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["random-model", "--arch", "gpt", "--out", "x"], "llada, dream"),
         (["sizing", "--model", "gpt"], "dream"),
@@ -34,7 +34,7 @@ def test_sizing_prints_the_table() -> None:
         (["sizing", "--share", "2"], "less than or equal to 1"),
     ],
 )
-def test_wrong_arguments_say_what_is_right(arguments: list[str], told: str) -> None:
+def test_wrong_arguments_say_what_is_right(arguments: list[str], message: str) -> None:
     answer = CliRunner().invoke(app, arguments)
     assert answer.exit_code == 2
-    assert told in " ".join(answer.output.split()).replace("│ ", "").replace(" │", "")
+    assert message in " ".join(answer.output.split()).replace("│ ", "").replace(" │", "")

@@ -1,6 +1,6 @@
 """`astargate sizing`: memory and forward time of a large model from its shape, nothing measured.
 
-With S tokens a row of which M are scored, P weights in the blocks, hidden size d, n layers and V embedding rows, one
+With S tokens a row (M of them are scored), P weights in the blocks, hidden size d, n layers and V embedding rows, one
 row costs S (2 P + 4 S d n) + 2 M d V floating-point operations. A forward of any number of rows reads the weights once.
 """
 
@@ -10,10 +10,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from decoding.models.transformer.blocks import Shape
+from gate_models.offline.runs import markdown
 
 LLADA_8B: Final = Shape(126464, 4096, 32, 32, 32, 12288, 1e-5, 5e5, False)
 DREAM_7B: Final = Shape(152064, 3584, 28, 28, 4, 18944, 1e-6, 1e6, True)
 MODELS: Final = {"llada": LLADA_8B, "dream": DREAM_7B}
+HEADS: Final = (
+    *("rows", "tokens a row", "weights, GB", "activations, GB"),
+    *("compute bound, ms", "read bound, ms", "forward, ms"),
+)
 BATCHES: Final = ((2, 256), (2, 1024), (16, 256), (16, 1024), (64, 256), (64, 1024))
 WEIGHT_BYTES: Final = {"bfloat16": 2.0, "int8": 1.0, "int4": 0.5}
 HEAD_COPIES: Final = 8
@@ -88,12 +93,9 @@ def estimate(
 
 def table(shape: Shape, card: Card, weights: str = "bfloat16") -> str:
     """A Markdown table over `BATCHES`; half of a canvas of 128 positions is scored."""
-    lines = [
-        "| rows | tokens a row | weights, GB | activations, GB | compute bound, ms | read bound, ms | forward, ms |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for rows, length in BATCHES:
-        row = estimate(shape, rows, length, scored=64, card=card, weights=weights)
-        numbers = (row.weights_gb, row.activations_gb, row.compute_ms, row.read_ms, row.forward_ms)
-        lines.append(f"| {rows} | {length} | " + " | ".join(f"{number:.1f}" for number in numbers) + " |")
-    return "\n".join(lines)
+    rows = []
+    for batch, length in BATCHES:
+        figures = estimate(shape, batch, length, scored=64, card=card, weights=weights)
+        numbers = (figures.weights_gb, figures.activations_gb, figures.compute_ms, figures.read_ms, figures.forward_ms)
+        rows.append([str(batch), str(length), *(f"{number:.1f}" for number in numbers)])
+    return markdown.table(HEADS, rows)
