@@ -89,7 +89,14 @@ class Service:
         """The backend, for new work. Raises a 503 `ApiError` unless ready."""
         if self.status is Status.DRAINING:
             raise draining()
+        if self.status is Status.FAILED:
+            raise not_ready(self.failure or "the server has failed")
         return self.backend
+
+    def check_engine(self) -> None:
+        """Fail where the engine's thread has ended by itself: only a new process can decode again."""
+        if self._backend is not None and self._backend.engine.failed and self.status is not Status.FAILED:
+            self.failure, self.status = "the engine has ended; the server's log says why", Status.FAILED
 
     def admit(self) -> Backend:
         """`open_backend` for a request: a refusal is counted."""

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from enum import Enum
+from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -51,13 +52,21 @@ class Workers:
 
     async def run(self, lane: WorkerLane, function: Callable[[], T]) -> T:
         """The result of `function`; where the caller is cancelled before it has begun, it never runs."""
-        return await asyncio.get_running_loop().run_in_executor(self._pools[lane], function)
+        return await asyncio.get_running_loop().run_in_executor(self._pools[lane], _contained, function)
 
     def submit(self, lane: WorkerLane, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """The future of a call; any thread."""
-        return self._pools[lane].submit(function, *args, **kwargs)
+        return self._pools[lane].submit(_contained, partial(function, *args, **kwargs))
 
     def close(self) -> None:
         """Drop what waits; what runs ends by itself."""
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _contained(function: Callable[[], T]) -> T:
+    """The result of `function`, which may run others' code (models, predicates): it must not end the event loop."""
+    try:
+        return function()
+    except SystemExit as error:
+        raise RuntimeError(f"a worker thread was told to exit: {error}") from error
