@@ -9,7 +9,7 @@ from typing import Final
 
 from decoding.gates.protocol import GateResolution, GateResolver, Regime
 from decoding.policy.gate import GateSettings
-from gate_models.features.argmax_fill import Reader
+from gate_models.features.argmax_fill import TextReader
 from gate_models.gates.calibrated.constant import MEASURED
 from gate_models.gates.learned.bundle import GateBundle
 from gate_models.gates.sources import SOURCES
@@ -29,7 +29,7 @@ class LearnedGates:
         self,
         bundles: Sequence[GateBundle],
         below: GateResolver,
-        reader: Reader,
+        reader: TextReader,
         refused: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.bundles = tuple(bundles)

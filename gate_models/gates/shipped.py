@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from decoding.models.protocol import DenoisingModel, ModelSpec
-from gate_models.features.argmax_fill import Reader
+from gate_models.features.argmax_fill import TextReader
 from gate_models.gates.calibrated.constant import ConstantCut, ConstantGates, shipped_cuts
 from gate_models.gates.calibrated.drained import DrainedGates, DrainedThreshold, shipped_thresholds
 from gate_models.gates.calibrated.files import shipped_file
@@ -51,7 +51,7 @@ def gates_for(model: DenoisingModel, calibrations: Calibrations, folder: Path | 
     return LearnedGates(
         [bundle for bundles, _ in stored for bundle in bundles],
         calibrations.resolver(),
-        Reader.of(model.spec, model.codec),
+        TextReader.of(model.spec, model.codec),
         [reason for _, refused in stored for reason in refused],
     )
 

@@ -36,11 +36,11 @@ from gate_models.policies.names import NamedPolicy, at_weight, parse_policy
 SPLIT_SEED: Final = 0
 """Seed of the prompt sets: that of the census behind the shipped gates, whatever seed the texts have."""
 
-__all__ = ["EvaluateSettings", "Sample", "decode", "named_policies", "run", "summarise", "table"]
+__all__ = ["EvaluateSettings", "EvaluatedSample", "decode", "named_policies", "run", "summarise", "table"]
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class EvaluatedSample:
     """One decoded text and its verdict."""
 
     prompt_id: str
@@ -59,7 +59,7 @@ class Sample:
 
 def decode(
     model: DenoisingModel, named: NamedPolicy, prompts: Sequence[TaskPrompt], settings: EvaluateSettings, label: str
-) -> tuple[list[Sample], float]:
+) -> tuple[list[EvaluatedSample], float]:
     """Samples of every prompt under a policy, and the seconds that they took."""
     runner = Runner(model, invariant=settings.invariant)
     engine = Engine(model, runner=runner, scheduler=Scheduler(max_rows=settings.max_rows, max_queued_rows=2**62))
@@ -79,12 +79,12 @@ def decode(
     return [_sample(model, *item) for item in pending], seconds
 
 
-def _sample(model: DenoisingModel, prompt: TaskPrompt, sample: int, handle: Handle) -> Sample:
+def _sample(model: DenoisingModel, prompt: TaskPrompt, sample: int, handle: Handle) -> EvaluatedSample:
     outcome = handle.result()
     text = model.codec.decode(list(outcome.content))
     verdict = parse(prompt.constraint).evaluate(text)
     step = outcome.handoff_step
-    return Sample(
+    return EvaluatedSample(
         prompt_id=prompt.id,
         sample=sample,
         text=text,

@@ -24,7 +24,7 @@ from gate_models.offline.judge.model.probe import probe_hash, shipped_probe
 from gate_models.offline.judge.validation.agreement import Agreement, Verdicts, accepted, agreement, between_passes
 from gate_models.offline.judge.validation.fit import REPEATS, Matrix, States, cross_validate, fit
 from gate_models.offline.judge.validation.report import markdown
-from gate_models.offline.judge.validation.results import HUMAN, OUR_TEXTS, Study
+from gate_models.offline.judge.validation.results import HUMAN, OUR_TEXTS, JudgeStudy
 from gate_models.offline.judge.validation.robustness import references, robustness
 
 MEASURED: Final = tuple(name for name in SAID if name != END)
@@ -64,7 +64,7 @@ def run(
     return markdown(result)
 
 
-def study(texts: Sequence[SheetText], said: Sequence[Label], model: LanguageModel, facts: dict[str, Any]) -> Study:
+def study(texts: Sequence[SheetText], said: Sequence[Label], model: LanguageModel, facts: dict[str, Any]) -> JudgeStudy:
     """Everything but the files."""
     votes = accepted(said)
     missing = [text.id for text in texts if text.id not in votes]
@@ -83,7 +83,7 @@ def study(texts: Sequence[SheetText], said: Sequence[Label], model: LanguageMode
 
     own = [text for text in texts if text.source == "ours"]
     human = references()
-    return Study(
+    return JudgeStudy(
         weights=weights,
         overall={"all texts": within(np.ones_like(ours)), OUR_TEXTS: within(ours), HUMAN: within(~ours)},
         families=_by(texts, "family", sorted({text.family for text in own}), within),
@@ -139,7 +139,7 @@ def _label_shares(texts: Sequence[SheetText], said: Sequence[Label]) -> dict[str
     return shares
 
 
-def _figures(result: Study) -> dict[str, Any]:
+def _figures(result: JudgeStudy) -> dict[str, Any]:
     """What the judge's file says of itself."""
     return {
         "cross_validated": {name: asdict(value) for name, value in result.overall.items()},
