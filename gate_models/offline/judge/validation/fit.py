@@ -23,6 +23,8 @@ STRENGTH: Final = 0.3
 END_PARTS: Final = 100
 """Principal components of the states at text ends."""
 END_STRENGTH: Final = 0.003
+NEGLIGIBLE: Final = 1e-6
+"""Components of less than this share of the largest variance are rounding."""
 FOLDS: Final = 10
 INNER: Final = 5
 """Folds within the training part, for the threshold and for the column `end`."""
@@ -108,11 +110,12 @@ def _ends_left_out(ends: States, target: Verdicts, seed: int) -> NDArray[np.floa
 def _end_direction(ends: States, target: Verdicts, seed: int) -> tuple[NDArray[np.float64], float]:
     """Direction [E] and intercept: a logistic regression on whitened principal components, written as one product."""
     mean, deviation = _scale(ends.astype(np.float64))
-    parts = PCA(min(END_PARTS, *ends.shape), whiten=True, svd_solver="randomized", random_state=seed)
+    parts = PCA(min(END_PARTS, *ends.shape), svd_solver="randomized", random_state=seed)
     reduced = parts.fit_transform((ends - mean) / deviation)
-    model = LogisticRegression(C=END_STRENGTH, max_iter=2000).fit(reduced, target)
-    spread = np.sqrt(np.maximum(parts.explained_variance_, np.finfo(np.float64).tiny))
-    direction = (model.coef_[0] / spread) @ parts.components_ / deviation
+    alive = parts.explained_variance_ > NEGLIGIBLE * parts.explained_variance_.max()
+    spread = np.sqrt(parts.explained_variance_[alive])
+    model = LogisticRegression(C=END_STRENGTH, max_iter=2000).fit(reduced[:, alive] / spread, target)
+    direction = (model.coef_[0] / spread) @ parts.components_[alive] / deviation
     return direction, float(model.intercept_[0] - mean @ direction)
 
 
