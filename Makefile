@@ -77,8 +77,8 @@ $(BIN)/pip:
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
 
-# torch has no hash: whoever installs chooses its build, and pip's own configuration the index that serves it. It goes before
-# the project: a range met in the middle of a resolution may pick another, far larger build.
+# torch has no hash: its build is chosen at the installation, and its index by pip's own configuration. It goes before the
+# project: a range met in the middle of a resolution may pick another, far larger build.
 $(STAMP): pyproject.toml constraints.txt $(LISTS) $(SDK) | $(BIN)/pip
 	$(if $(LISTS),$(PIP) install --require-hashes --no-deps $(LISTS:%=--requirement %))
 	$(PIP) install --constraint constraints.txt torch

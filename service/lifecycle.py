@@ -29,7 +29,7 @@ from service.http.errors import ApiError, draining, not_ready
 from service.metrics.recorder import Metrics
 from service.shadow_audit.audit import Shadow
 from service.storage.database import DatabaseError, open_database
-from service.workers import Lane, Workers
+from service.workers import WorkerLane, Workers
 
 logger = logging.getLogger(__name__)
 GIVE_BACK_SECONDS = 15.0
@@ -89,7 +89,14 @@ class Service:
         """The backend, for new work. Raises a 503 `ApiError` unless ready."""
         if self.status is Status.DRAINING:
             raise draining()
+        if self.status is Status.FAILED:
+            raise not_ready(self.failure or "the server has failed")
         return self.backend
+
+    def check_engine(self) -> None:
+        """Fail where the engine's thread has ended by itself: only a new process can decode again."""
+        if self._backend is not None and self._backend.engine.failed and self.status is not Status.FAILED:
+            self.failure, self.status = "the engine has ended; the server's log says why", Status.FAILED
 
     def admit(self) -> Backend:
         """`open_backend` for a request: a refusal is counted."""
@@ -145,11 +152,11 @@ class Service:
 
     async def write(self, function: Callable[[], T]) -> T:
         """Run the writing of an answer on a worker thread."""
-        return await self.workers.run(Lane.ANSWER, function)
+        return await self.workers.run(WorkerLane.ANSWER, function)
 
     async def _submit(self, prepared: Prepared) -> list[Handle]:
         """Admit all samples or none, on a worker thread: planning takes up to 20 ms a sample."""
-        submitted = self.workers.submit(Lane.PREPARE, self.admit().engine.submit_all, prepared.jobs)
+        submitted = self.workers.submit(WorkerLane.PREPARE, self.admit().engine.submit_all, prepared.jobs)
         try:
             async with until(prepared.job.deadline):
                 handles = await asyncio.wrap_future(submitted)

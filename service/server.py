@@ -74,6 +74,7 @@ class DrainingServer(uvicorn.Server):
             self.service.hurry()
         if self._draining is not None and self._draining.done():
             self.should_exit = True
+        self.service.check_engine()
         if self.service.status is Status.FAILED:
             self.should_exit = True
         return await super().on_tick(counter)
@@ -86,9 +87,12 @@ def serve(settings: Settings) -> int:
     if settings.is_open_to_all:
         logger.warning(OPEN, settings.host)
     app = build_app(settings)
+    service: Service = app.state.service
+    connections = Connections(ConnectionLimits.of(settings), service.metrics.connection_refused)
+    service.metrics.watch_connections(connections)
     config = uvicorn.Config(
         app,
-        http=Connections(ConnectionLimits.of(settings)).protocol,  # type: ignore[arg-type]  # called as the class is
+        http=connections.protocol,  # type: ignore[arg-type]  # called as the class is
         ws="none",
         loop="asyncio",  # uvloop closes connections that it has no file descriptor for, and says nothing
         backlog=ACCEPTED_AT_ONCE,
@@ -99,7 +103,7 @@ def serve(settings: Settings) -> int:
         timeout_graceful_shutdown=LAST_BYTES_SECONDS,
         server_header=False,
     )
-    server = DrainingServer(config, app.state.service)
+    server = DrainingServer(config, service)
     signal.signal(signal.SIGHUP, server.handle_reload)
     server.run()
     code = 1 if server.service.status is Status.FAILED else 0

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from enum import Enum
+from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -19,7 +20,7 @@ LARGE_BODY: Final = 32 << 10
 """Bytes from which a body is prepared in a lane of its own: what a body costs grows with its length."""
 
 
-class Lane(Enum):
+class WorkerLane(Enum):
     """A kind of work."""
 
     PREPARE = "prepare"
@@ -32,7 +33,12 @@ class Lane(Enum):
     """Writes answers and events."""
 
 
-THREADS: Final[Mapping[Lane, int]] = {Lane.PREPARE: 2, Lane.LARGE: 1, Lane.LOOKUP: 2, Lane.ANSWER: 2}
+THREADS: Final[Mapping[WorkerLane, int]] = {
+    WorkerLane.PREPARE: 2,
+    WorkerLane.LARGE: 1,
+    WorkerLane.LOOKUP: 2,
+    WorkerLane.ANSWER: 2,
+}
 """Few: more would only fight the engine and the loop for the interpreter."""
 
 
@@ -44,15 +50,23 @@ class Workers:
             lane: ThreadPoolExecutor(threads, f"astargate-worker-{lane.value}") for lane, threads in THREADS.items()
         }
 
-    async def run(self, lane: Lane, function: Callable[[], T]) -> T:
+    async def run(self, lane: WorkerLane, function: Callable[[], T]) -> T:
         """The result of `function`; where the caller is cancelled before it has begun, it never runs."""
-        return await asyncio.get_running_loop().run_in_executor(self._pools[lane], function)
+        return await asyncio.get_running_loop().run_in_executor(self._pools[lane], _contained, function)
 
-    def submit(self, lane: Lane, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    def submit(self, lane: WorkerLane, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """The future of a call; any thread."""
-        return self._pools[lane].submit(function, *args, **kwargs)
+        return self._pools[lane].submit(_contained, partial(function, *args, **kwargs))
 
     def close(self) -> None:
         """Drop what waits; what runs ends by itself."""
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _contained(function: Callable[[], T]) -> T:
+    """The result of `function`, which may run others' code (models, predicates): it must not end the event loop."""
+    try:
+        return function()
+    except SystemExit as error:
+        raise RuntimeError(f"a worker thread was told to exit: {error}") from error

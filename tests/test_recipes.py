@@ -43,7 +43,7 @@ class HalfWayGate:
         return width == 1
 
     @staticmethod
-    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: Reader) -> GateResolution:
+    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: TextReader) -> GateResolution:
         return GateResolution(FractionGate(0.5, source="half_way", version=bundle.version))
 '''
 CONSTRAINT = '''"""A test of how a text ends."""

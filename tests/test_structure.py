@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.structure import Tree, circles, floors, parameters, side_by_side
+from tests.structure import LIMITS, PACKAGES, ROOT, Tree, circles, floors, parameters, side_by_side
 
 PASSAGE = "\n".join(f"line_{number} = {number}" for number in range(7))
 
@@ -42,3 +42,23 @@ def test_a_passage_that_stands_twice_is_found(tmp_path: Path):
 
 def test_lists_of_unequal_length_stand_side_by_side():
     assert list(side_by_side([[("a", 2), ("b", 1)], [("c", 3)]])) == [["2: a", "3: c"], ["1: b", ""]]
+
+
+def test_the_product_keeps_to_its_measures() -> None:
+    tree = Tree(ROOT)
+    folders, lengths, widths = LIMITS.values()
+    assert [place for place, count in tree.folders if count > folders] == []
+    assert [place for place, count in tree.longest_functions if count > lengths] == []
+    assert [place for place, count in tree.widest_signatures if count > widths] == []
+    assert tree.circles == []
+
+
+def test_imports_for_type_checkers_are_of_optional_packages_alone() -> None:
+    """One of the product's own would hide a circle."""
+    for path in Tree(ROOT).files:
+        blocks = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.If)]
+        hidden = [node for block in blocks if ast.unparse(block.test) == "TYPE_CHECKING" for node in block.body]
+        imported = [
+            name.name if isinstance(node, ast.Import) else node.module for node in hidden for name in node.names
+        ]
+        assert [name for name in imported if name.partition(".")[0] in PACKAGES] == []

@@ -66,6 +66,8 @@ class Engine:
         self._verdicts: deque[JudgeReport] = deque()
         self._judges = JudgeThread(self._notified)
         self._thread: threading.Thread | None = None
+        self.failed = False
+        """Whether the engine's thread has ended by itself; it takes no more jobs then."""
 
     # -- callers -----------------------------------------------------------------------------------------------------
 
@@ -140,6 +142,17 @@ class Engine:
     # -- the loop ----------------------------------------------------------------------------------------------------
 
     def _loop(self) -> None:
+        try:
+            self._decode()
+        except BaseException as error:  # SystemExit, say, from within a model's code
+            logger.critical("the engine's thread has ended", exc_info=error)
+            with self._lock:
+                self._accepting, self.failed = False, True
+            for handle in self.scheduler.requests():
+                self._end(handle, DecodingError("the engine has ended; see the server's log"))
+            self._notify_callers()
+
+    def _decode(self) -> None:
         torch.set_num_threads(self.threads)
         torch.set_flush_denormal(True)
         while True:

@@ -55,7 +55,7 @@ class JudgeThread:
         if not handle.done:
             try:
                 action = question()
-            except Exception as error:  # a predicate may raise anything; its request fails, no other does
+            except BaseException as error:  # a predicate may raise anything; its request fails, no other does
                 logger.exception("the text of request %d could not be judged", handle.id)
                 action = DecodingError(f"the text could not be judged: {type(error).__name__}: {error}")
                 action.__cause__ = error

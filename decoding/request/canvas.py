@@ -21,7 +21,7 @@ from decoding.sampling import noise as noises
 from decoding.sampling.block_schedule import BlockSchedule, check_blocks
 from decoding.sampling.commit_order import Order, step_order
 from decoding.sampling.kernel import Candidates
-from decoding.sampling.selection import Limits, Standing, in_margins, inside_words, select
+from decoding.sampling.selection import CommitLimits, Standing, in_margins, inside_words, select
 from decoding.sampling.tail_rule import TOP_K, Tail
 
 
@@ -223,7 +223,7 @@ class CanvasState:
             eligible,
             order=order,
             uniforms=self._order_uniforms(order, positions),
-            limits=Limits(scheduled, quota, confidence, boost, None if guided else self._tail()),
+            limits=CommitLimits(scheduled, quota, confidence, boost, None if guided else self._tail()),
             canvas=self.tokens,
             standing=self._standing(candidates.token, positions),
         )

@@ -20,7 +20,7 @@ APART = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CommitLimits:
     """How many positions a step may commit."""
 
     scheduled: int
@@ -83,7 +83,7 @@ def select(
     *,
     order: Order,
     uniforms: torch.Tensor,
-    limits: Limits,
+    limits: CommitLimits,
     canvas: NDArray[np.int64],
     standing: Standing,
 ) -> Positions:
@@ -136,7 +136,7 @@ def _boosted(
     sequence: Positions,
     late: NDArray[np.bool_],
     canvas: NDArray[np.int64],
-    limits: Limits,
+    limits: CommitLimits,
     threshold: float,
 ) -> Positions:
     """What the schedule asks for of `sequence`, and the others that guidance raises by `threshold`, up to the quota.

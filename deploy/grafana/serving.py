@@ -92,6 +92,12 @@ def _errors() -> list[Builder[Panel]]:
               Query(_failed(), "errors"), most=1),
         lines("Rejections", "Requests that were not admitted, by reason: queue_full asks for more capacity or a larger "
               "queue.", "reqps", Query(f"{rate(define.REJECTIONS, 'reason')} > 0", "{{reason}}"), stacked=True),
+        lines("Connections", "Open connections and --max-connections; waiting ones have sent no whole request.",
+              "short", Query(gauge(define.CONNECTIONS, "state"), "{{state}}"),
+              Query(gauge(define.CONNECTIONS_LIMIT), "limit")),
+        lines("Connections ended early", "By reason: no_room asks for more places; the others are clients that "
+              "send too much, too slowly or no HTTP, or that do not read.", "short",
+              Query(rate(define.CONNECTIONS_REFUSED, "reason"), "{{reason}}"), stacked=True),
     ]  # fmt: skip
 
 

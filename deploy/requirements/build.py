@@ -2,7 +2,7 @@
 
 `python -m deploy.requirements.build`, after a change of `pyproject.toml` or `constraints.txt`. `server.txt` is what a
 server needs; the list of an extra has what it adds, that of `release` stands alone. torch has no hash here, nor have
-its CUDA libraries: whoever installs chooses the build of torch, and each has files of its own.
+its CUDA libraries: the build of torch is chosen at the installation, and each has files of its own.
 
 Hashes are those of the configured package index (`UV_DEFAULT_INDEX`). An index that serves files of its own needs
 lists of its own, which this command writes.
@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).resolve().parent
 UNHASHED = re.compile(r"torch|triton|cuda-[a-z]+|nvidia-[a-z0-9-]+")
-"""Packages of whoever chooses the build of torch."""
+"""Packages that come with the build of torch."""
 ALONE = "release"
 """Extra of the tools that neither server nor tests need."""
 _BLOCK = re.compile(r"^([A-Za-z0-9._-]+)==(\S+).*(?:\n {4}.*)*", re.MULTILINE)

@@ -40,11 +40,11 @@ class Graded(Protocol):
     def score(self) -> float: ...
 
 
-Judge = Callable[[tuple[int, ...]], Graded]
+TextJudge = Callable[[tuple[int, ...]], Graded]
 """Token ids up to the first end-of-text (`Outcome.content`) -> verdict."""
 
 
-def judge_of(model: DenoisingModel, constraint: Mapping[str, Any]) -> Judge:
+def judge_of(model: DenoisingModel, constraint: Mapping[str, Any]) -> TextJudge:
     """The success predicate of a constraint, on token ids. Raises `ConstraintError` where it is malformed."""
     predicate = parse(dict(constraint))
     return lambda content: predicate.evaluate(model.codec.decode(list(content)))
@@ -168,7 +168,7 @@ def cell_jobs(
     return jobs
 
 
-def collect(arm: Arm | str, outcomes: Sequence[DecodingResult], judge: Judge) -> Cell:
+def collect(arm: Arm | str, outcomes: Sequence[DecodingResult], judge: TextJudge) -> Cell:
     """The cell of finished rollouts."""
     rollouts = []
     for outcome in outcomes:
@@ -224,7 +224,7 @@ def _pair_means(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def measure_all(
     engine: Engine,
     states: Sequence[State],
-    judge: Judge,
+    judge: TextJudge,
     count: int,
     *,
     coupling: Coupling = "independent",

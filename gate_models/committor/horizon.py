@@ -27,7 +27,7 @@ from decoding.records.trace import Trace
 from decoding.request.job import Job
 from decoding.sampling.block_schedule import step_at
 from gate_models.committor.choices import FREEZE_GRID, Coupling
-from gate_models.committor.committor import Committor, Judge, State, measure_all
+from gate_models.committor.committor import Committor, State, TextJudge, measure_all
 from gate_models.committor.fates import SLACK, handoff_fate, last_peak, persistent, persistent_point
 
 
@@ -159,7 +159,7 @@ class FreezeSweep:
 def measure_horizon(
     engine: Engine,
     job: Job,
-    judge: Judge,
+    judge: TextJudge,
     count: int,
     *,
     label: str,

@@ -30,15 +30,15 @@ _OPEN: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class TextReader:
     """Turns canvases into text: what a gate must know of the model beyond its statistics."""
 
     codec: TextCodec
     end_ids: tuple[int, ...]
 
     @staticmethod
-    def of(spec: ModelSpec, codec: TextCodec) -> Reader:
-        return Reader(codec, spec.end_ids)
+    def of(spec: ModelSpec, codec: TextCodec) -> TextReader:
+        return TextReader(codec, spec.end_ids)
 
     def text(self, ids: Sequence[int]) -> str:
         """Text of canvas ids up to the first end-of-text; open positions are left out."""
@@ -52,7 +52,7 @@ class Reader:
 
 
 def fill_features(
-    history: Sequence[StepStats], length: int, predicate: Constraint | None, reader: Reader
+    history: Sequence[StepStats], length: int, predicate: Constraint | None, reader: TextReader
 ) -> dict[str, float]:
     """The features `NAMES` of a prefix that was recorded with its argmax fill; zeros without history or constraint.
 

@@ -18,7 +18,7 @@ from decoding.constraints import Constraint, Facts, parse
 from decoding.gates.protocol import GateView
 from decoding.records.trace import StepStats, Summary
 from gate_models.features import argmax_fill, commit_order
-from gate_models.features.argmax_fill import Reader
+from gate_models.features.argmax_fill import TextReader
 
 VERSION: Final = 1
 _PARTS: Final = ("mean", "q10", "q50", "q90")
@@ -76,19 +76,19 @@ RECENT: Final = 3
 """Steps whose commits `confidence_recent` averages."""
 
 
-def vector(view: GateView, reader: Reader) -> NDArray[np.float32]:
+def vector(view: GateView, reader: TextReader) -> NDArray[np.float32]:
     """The features `NAMES` of one request before one step, float32; finite."""
     features = named(view, reader)
     return np.array([features[name] for name in NAMES], dtype=np.float32)
 
 
-def matrix(views: Iterable[GateView], reader: Reader) -> NDArray[np.float32]:
+def matrix(views: Iterable[GateView], reader: TextReader) -> NDArray[np.float32]:
     """[n, features] float32 of several requests."""
     rows = [vector(view, reader) for view in views]
     return np.stack(rows) if rows else np.empty((0, len(NAMES)), dtype=np.float32)
 
 
-def named(view: GateView, reader: Reader) -> dict[str, float]:
+def named(view: GateView, reader: TextReader) -> dict[str, float]:
     """The features by name."""
     history, regime = view.history, view.regime
     constraint = parse(view.constraint) if view.constraint else None

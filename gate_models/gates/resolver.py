@@ -10,7 +10,7 @@ from typing import Final
 
 from decoding.gates.protocol import Gate, GateResolution, GateResolver, MeasuredLoss, Regime
 from decoding.policy.gate import GateSettings
-from gate_models.features.argmax_fill import Reader
+from gate_models.features.argmax_fill import TextReader
 from gate_models.gates.calibrated.constant import MEASURED
 from gate_models.gates.learned.audit_report import AuditReport
 from gate_models.gates.learned.bundle import GateBundle
@@ -33,7 +33,7 @@ class LearnedGates:
         self,
         bundles: Sequence[GateBundle],
         below: GateResolver,
-        reader: Reader,
+        reader: TextReader,
         refused: Sequence[tuple[str, str]] = (),
         reports: Mapping[str, AuditReport] = MappingProxyType({}),
     ) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from decoding.models.protocol import DenoisingModel, ModelSpec
-from gate_models.features.argmax_fill import Reader
+from gate_models.features.argmax_fill import TextReader
 from gate_models.gates.calibrated.constant import ConstantCut, ConstantGates, shipped_cuts
 from gate_models.gates.calibrated.drained import DrainedGates, DrainedThreshold, shipped_thresholds
 from gate_models.gates.calibrated.files import shipped_file
@@ -68,7 +68,7 @@ def gates_for(
     return LearnedGates(
         [bundle for bundles, _ in stored for bundle in bundles],
         calibrations.resolver(),
-        Reader.of(model.spec, model.codec),
+        TextReader.of(model.spec, model.codec),
         [reason for _, refused in stored for reason in refused],
         reports,
     )

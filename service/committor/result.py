@@ -14,7 +14,7 @@ from gate_models.committor.horizon import FreezePoint, FreezeSweep, GridPoint
 from gate_models.statistics.intervals import Estimate
 from service.committor.horizons import Measured
 from service.committor.plan import CommittorPlan, measured_regime
-from service.committor.run import Finished, RecordedRun
+from service.committor.run import MeasuredRun, RecordedRun
 from service.committor.tables import JobRecord, RolloutRecord
 from service.schemas import committor as wire
 
@@ -22,7 +22,7 @@ _BASE: Final = "base"
 _GUIDED: Final = "guided"
 
 
-def result_of(plan: CommittorPlan, finished: Finished, mask_id: int) -> wire.CommittorResult:
+def result_of(plan: CommittorPlan, finished: MeasuredRun, mask_id: int) -> wire.CommittorResult:
     """The answer. Raises `ValueError` where continuations are missing."""
     points = [_point(plan, recorded, finished.rollouts, mask_id) for recorded in finished.states]
     rows = finished.recorded_rows + sum(rollout.rows for rollout in finished.rollouts)

@@ -19,7 +19,7 @@ from decoding.engine.handle import Handle
 from decoding.engine.scheduler import QueueFullError
 from decoding.models.protocol import DenoisingModel
 from decoding.request.job import Job
-from gate_models.committor.committor import Judge, State, cell_jobs, judge_of
+from gate_models.committor.committor import State, TextJudge, cell_jobs, judge_of
 from gate_models.committor.horizon import freeze_states, record_job
 from service.committor.plan import LABEL, CommittorPlan
 from service.committor.store import JobStore
@@ -66,7 +66,7 @@ class RecordedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class MeasuredRun:
     """Everything measured."""
 
     states: tuple[RecordedRun, ...]
@@ -89,11 +89,11 @@ class JobRun:
     """Called with the number of continuations that were saved."""
 
     @cached_property
-    def judge(self) -> Judge:
+    def judge(self) -> TextJudge:
         """Judges one continuation."""
         return judge_of(self.model, self.plan.job.constraint or {})
 
-    def run(self) -> Finished:
+    def run(self) -> MeasuredRun:
         """Everything measured.
 
         Raises `StoppedError`, `LeaseLostError`, `NothingToMeasureError`, or `DecodingError` where the model fails.
@@ -106,7 +106,7 @@ class JobRun:
         kept = self.lasting(lambda: self.store.rollouts(self.job))
         while waiting := self._missing(states, kept):
             kept += self._continue(waiting)
-        return Finished(states, tuple(kept), int(recording["rows"]))
+        return MeasuredRun(states, tuple(kept), int(recording["rows"]))
 
     def _missing(
         self, states: Sequence[RecordedRun], kept: Sequence[RolloutRecord]

@@ -27,7 +27,7 @@ from sqlalchemy.sql import ColumnElement
 
 from service.schemas.committor import JobStatus
 from service.storage.database import METADATA, storable
-from service.storage.records import Record
+from service.storage.records import DatabaseRecord
 
 UNFINISHED: Final[tuple[JobStatus, ...]] = ("queued", "running")
 _ID: Final = 64
@@ -95,7 +95,7 @@ HORIZONS: Final = Table(
 
 
 @dataclass(frozen=True, slots=True)
-class JobRecord(Record):
+class JobRecord(DatabaseRecord):
     """A committor job as the database has it."""
 
     id: str
@@ -129,7 +129,7 @@ JOB_COLUMNS: Final = JobRecord.columns(JOBS)
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutRecord(Record):
+class RolloutRecord(DatabaseRecord):
     """One finished continuation."""
 
     step: int
@@ -144,7 +144,7 @@ ROLLOUT_COLUMNS: Final = RolloutRecord.columns(ROLLOUTS)
 
 
 @dataclass(frozen=True, slots=True)
-class HorizonRecord(Record):
+class HorizonRecord(DatabaseRecord):
     """A measured horizon. `step` None: censored, no safe handoff before the end."""
 
     id: str

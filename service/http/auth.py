@@ -123,7 +123,10 @@ def identify(keyring: Keyring, headers: Headers) -> Caller | None:
     """Whose key the headers hold: `anonymous` on a server without keys, None without a valid key on one with."""
     if keyring.anonymous is not None:
         return keyring.anonymous
-    scheme, _, value = headers.get("authorization", "").partition(" ")
+    given = headers.getlist("authorization")
+    scheme, _, value = (
+        given[0].partition(" ") if len(given) == 1 else ("", "", "")
+    )  # of two, a proxy may check the other
     match scheme.lower():
         case "bearer":
             return keyring.find(value.strip())

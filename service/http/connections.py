@@ -1,7 +1,8 @@
 """What a connection may cost: bytes of headers, seconds of silence, a place among the open ones. HTTP/1.1 over h11.
 
 uvicorn bounds none of these. A connection is `waiting` until it has sent a whole request; where too many are open, the
-one that waits longest makes room for the next.
+one that waits longest makes room for the next. `BoundedProtocol` overrides methods that uvicorn does not promise to
+keep, so `pyproject.toml` holds uvicorn to one minor version.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import h11
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -48,6 +49,10 @@ _NO_LINGER: Final = struct.pack("ii", 1, 0)
 CHUNKS: Final = 1000
 SMALLEST_CHUNK: Final = 16
 """Mean bytes of a body's chunks, from `CHUNKS` on: smaller ones cost far more to read than to send."""
+
+
+Refusal = Literal["no_room", "dropped", "unread", "headers_too_large", "too_slow", "not_http"]
+"""Why a connection was ended: none was free, it made room, its answers were left unread; or the code of its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +94,9 @@ def _open_files(wanted: int) -> int:
 class Connections:
     """The open connections of a server, and the protocol that uvicorn makes each with. Lives on the event loop."""
 
-    def __init__(self, limits: ConnectionLimits) -> None:
+    def __init__(self, limits: ConnectionLimits, on_refusal: Callable[[str], object] = lambda reason: None) -> None:
         self.limits = limits
+        self.on_refusal = on_refusal
         self.open: set[BoundedProtocol] = set()
         self.waiting: dict[BoundedProtocol, None] = {}
         """Those without a whole request, the longest wait first."""
@@ -115,6 +121,7 @@ class Connections:
         if oldest is not None:
             self.leave(oldest)
             oldest.drop()
+            self.on_refusal("dropped")
         self.open.add(connection)
         self.waiting[connection] = None
         return oldest is not None or not full
@@ -163,11 +170,18 @@ class Reader(h11.Connection):
             # Fast senders have all of it read at once, before h11 asks how much of it is incomplete.
             if len(event.target) + sum(len(name) + len(value) + 4 for name, value in event.headers) > self.header_bytes:
                 raise h11.RemoteProtocolError("headers too large", error_status_hint=431)
+            self._check_framing(event)
         elif isinstance(event, h11.Data):
             self._chunks += event.chunk_start
             self._bytes += len(event.data)
             if self._chunks > CHUNKS and self._bytes < SMALLEST_CHUNK * self._chunks:
                 raise h11.RemoteProtocolError("chunks too small")
+
+    def _check_framing(self, request: h11.Request) -> None:
+        """Refuse a body whose end a proxy may see elsewhere: it would take what follows for another request."""
+        names = [name for name, _ in request.headers]
+        if b"transfer-encoding" in names and (b"content-length" in names or request.http_version < b"1.1"):
+            raise h11.RemoteProtocolError("a body with Transfer-Encoding has no Content-Length, and is HTTP/1.1")
 
 
 class BoundedProtocol(H11Protocol):
@@ -196,6 +210,7 @@ class BoundedProtocol(H11Protocol):
         super().connection_made(GentleTransport(transport, self))
         self._surplus = not self.others.enter(self)
         if self._surplus:
+            self.others.on_refusal("no_room")
             if len(self.others.open) > self.limits.count + SURPLUS:
                 transport.abort()
                 return
@@ -237,6 +252,7 @@ class BoundedProtocol(H11Protocol):
 
     def _give_up(self) -> None:
         """Close a connection whose client does not read, and have the system forget what waits for it."""
+        self.others.on_refusal("unread")
         with suppress(OSError):
             self._socket.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
         self._socket.abort()
@@ -318,6 +334,7 @@ class BoundedProtocol(H11Protocol):
             self.cycle.message_event.set()
         identity = f"req-{uuid.uuid4().hex}"
         logger.info("refused %s: %s", identity, error)
+        self.others.on_refusal(error.code)
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             body = json.dumps(error.body).encode("ascii")
             headers = [

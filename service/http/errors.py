@@ -204,6 +204,8 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, HTTPException)  # registered for it alone
         code = _CODES.get(error.status_code, "not_json" if error.status_code == 400 else "http_error")
         messages = {
+            400: "the body is not JSON that can be read: it must be UTF-8, nested at most a few hundred levels, and no "
+            "number may have thousands of digits",
             404: f"there is nothing at {request.url.path[:_SHOWN]}; /docs lists the paths",
             405: f"{request.method[:20]} is not allowed here",
         }

@@ -26,6 +26,7 @@ from gate_models.gates.monitor import GateState
 from gate_models.gates.sources import watched_sources
 from service.generation.fallback import FallbackCode
 from service.generation.replies import Decided
+from service.http.connections import Refusal
 
 PREFIX: Final = "astargate"
 Kind = Literal["counter", "gauge", "histogram"]
@@ -172,6 +173,16 @@ QUEUE_SECONDS = _histogram("request_queue_seconds", "From admission to the first
 REQUEST_SECONDS = _histogram("request_duration_seconds", "From admission to the end.", _SECONDS)
 FIRST_COMMIT = _histogram("time_to_first_commit_seconds", "From admission to a first token.", _SECONDS)
 REJECTIONS = _counter("admission_rejections", "Requests that were not admitted.", reason=_REJECTIONS)
+CONNECTIONS = _gauge(
+    "connections", "Open connections; waiting ones have sent no whole request.", state=("waiting", "active")
+)
+CONNECTIONS_LIMIT = _gauge("connections_limit", "Connections that may be open.")
+CONNECTIONS_REFUSED = _counter(
+    "connections_refused",
+    "Connections ended early: no_room (all have a request), dropped (the longest waiting one made room), unread (its "
+    "client does not read), or the code of the answer.",
+    reason=get_args(Refusal),
+)
 BUILD = _gauge("build_info", "Versions; always 1.", version=ANY, model=ANY, gate_version=ANY)
 
 METRICS: Final = tuple(value for value in tuple(globals().values()) if isinstance(value, Metric))

@@ -23,6 +23,7 @@ from decoding.gates.protocol import Decision, Gate
 from gate_models.gates.monitor import GateState
 from service.generation.generation import Generation
 from service.generation.prepare import Prepared
+from service.http.connections import Connections
 from service.metrics import definitions as define
 from service.metrics.definitions import Metric, family_label
 from service.schemas.generate import Sample
@@ -94,6 +95,9 @@ class Metrics:
         self.request_seconds = self._histogram(define.REQUEST_SECONDS)
         self.first_commit = self._histogram(define.FIRST_COMMIT)
         self.rejections = self._counter(define.REJECTIONS)
+        self.connections = self._gauge(define.CONNECTIONS)
+        self.connections_limit = self._gauge(define.CONNECTIONS_LIMIT)
+        self.refusals = self._counter(define.CONNECTIONS_REFUSED)
         self.build = self._gauge(define.BUILD)
 
     def _counter(self, metric: Metric) -> Counter:
@@ -157,6 +161,17 @@ class Metrics:
         """Read the running and waiting requests from `active` at every scrape."""
         self.running.set_function(lambda: sum(generation.running for generation in list(active())))
         self.waiting.set_function(lambda: sum(not generation.running for generation in list(active())))
+
+    def watch_connections(self, connections: Connections) -> None:
+        """Read the open connections at every scrape."""
+        waiting, held = connections.waiting, connections.open
+        self.connections_limit.set(connections.limits.count)
+        self.connections.labels("waiting").set_function(lambda: len(waiting))
+        self.connections.labels("active").set_function(lambda: max(0, len(held) - len(waiting)))
+
+    def connection_refused(self, reason: str) -> None:
+        """A connection was ended early, for a `Refusal`."""
+        self.refusals.labels(reason).inc()
 
     def admitted(self, prepared: Prepared) -> None:
         """A request was admitted; `ended` must follow. Counts the samples that no gate of their own serves."""

@@ -13,7 +13,7 @@ from service.schemas import openai as wire
 from service.schemas.generate import Sample
 
 
-class Shape(Protocol):
+class AnswerShape(Protocol):
     """One of OpenAI's two shapes."""
 
     @property
@@ -75,7 +75,11 @@ CHAT: Final = ChatShape()
 
 
 def response(
-    shape: Shape, prepared: Prepared, samples: list[Sample], outcomes: Sequence[DecodingResult], model: DenoisingModel
+    shape: AnswerShape,
+    prepared: Prepared,
+    samples: list[Sample],
+    outcomes: Sequence[DecodingResult],
+    model: DenoisingModel,
 ) -> wire.OpenAIReply:
     """The whole answer; keep it off the event loop."""
     choices = [
@@ -111,7 +115,7 @@ def details(sample: Sample) -> wire.Details:
 
 
 def chunk(
-    shape: Shape, prepared: Prepared, model: DenoisingModel, choices: list[dict[str, Any]], **more: Any
+    shape: AnswerShape, prepared: Prepared, model: DenoisingModel, choices: list[dict[str, Any]], **more: Any
 ) -> dict[str, Any]:
     """One chunk of a stream; every choice has its index and its part of the text."""
     return {

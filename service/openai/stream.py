@@ -15,7 +15,7 @@ from service.backend.backend import Backend
 from service.generation.prepare import Prepared
 from service.lifecycle import Service
 from service.openai import replies
-from service.openai.replies import Shape
+from service.openai.replies import AnswerShape
 from service.schemas.generate import Sample
 from service.streaming import EventStream, SampleView
 
@@ -29,7 +29,14 @@ class OpenAIStream(EventStream):
     """Chunks of text as it settles, a last chunk a choice with its finish reason, the usage if asked for, `[DONE]`."""
 
     def __init__(
-        self, service: Service, backend: Backend, prepared: Prepared, route: str, *, shape: Shape, with_usage: bool
+        self,
+        service: Service,
+        backend: Backend,
+        prepared: Prepared,
+        route: str,
+        *,
+        shape: AnswerShape,
+        with_usage: bool,
     ) -> None:
         super().__init__(service, backend, prepared, route)
         self.shape = shape

@@ -14,7 +14,7 @@ from service.generation.prepare import Prepared, reads_database
 from service.http.disconnect import unless_gone, until
 from service.lifecycle import Service
 from service.schemas.policy import PolicyRequest
-from service.workers import LARGE_BODY, Lane
+from service.workers import LARGE_BODY, WorkerLane
 
 T = TypeVar("T")
 
@@ -43,11 +43,11 @@ async def understood(
 
     Nothing is prepared for a client that is gone; the deadline counts from the request's arrival.
     """
-    lane = Lane.PREPARE
+    lane = WorkerLane.PREPARE
     if reads_database(policy):
-        lane = Lane.LOOKUP
+        lane = WorkerLane.LOOKUP
     elif len(await request.body()) > LARGE_BODY:
-        lane = Lane.LARGE
+        lane = WorkerLane.LARGE
     seconds = service.settings.default_deadline if deadline_s is None else deadline_s
     async with until(None if seconds is None else arrival(request) + seconds):
         return await unless_gone(request.receive, service.workers.run(lane, prepare))

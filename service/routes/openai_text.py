@@ -17,7 +17,7 @@ from service.http.body import BoundedRoute
 from service.lifecycle import Service
 from service.openai import replies as openai_replies
 from service.openai.prepare import prepare_openai
-from service.openai.replies import CHAT, COMPLETION, Shape
+from service.openai.replies import CHAT, COMPLETION, AnswerShape
 from service.openai.stream import OpenAIStream
 from service.routes import examples
 from service.routes.common import ServiceDep, arrival, decoded, understood
@@ -49,7 +49,9 @@ async def chat_completions(request: Request, service: ServiceDep, body: ChatRequ
     return await _answer(request, service, body, CHAT)
 
 
-async def _answer(request: Request, service: Service, body: CompletionRequest | ChatRequest, shape: Shape) -> Response:
+async def _answer(
+    request: Request, service: Service, body: CompletionRequest | ChatRequest, shape: AnswerShape
+) -> Response:
     backend = service.admit()
     recorded = service.jobs.horizons_of(caller_of(request))
     model, gates, arrived = backend.model, service.shadow.gates, arrival(request)
@@ -63,7 +65,7 @@ async def _answer(request: Request, service: Service, body: CompletionRequest | 
 
 
 def _content(
-    service: Service, backend: Backend, shape: Shape, prepared: Prepared, outcomes: list[DecodingResult]
+    service: Service, backend: Backend, shape: AnswerShape, prepared: Prepared, outcomes: list[DecodingResult]
 ) -> bytes:
     """The answer as JSON; worker thread."""
     samples = [replies.sample(prepared, index, outcome, backend.model) for index, outcome in enumerate(outcomes)]

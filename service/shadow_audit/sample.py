@@ -22,7 +22,7 @@ from decoding.request.canvas import CanvasState
 from decoding.request.job import Anchor, Job, Sampling, regime_of
 from decoding.sampling.noise import NoiseKey
 from gate_models.features import vector as features
-from gate_models.features.argmax_fill import Reader
+from gate_models.features.argmax_fill import TextReader
 from gate_models.features.prefix import view_before
 from service.backend.watched_gates import AuditedGate
 from service.committor.horizons import subject_of
@@ -65,7 +65,7 @@ class AuditCandidate:
     features: dict[str, Any] | None
 
 
-def case_of(chosen: ChosenSample, model: DenoisingModel, reader: Reader) -> AuditCandidate | None:
+def case_of(chosen: ChosenSample, model: DenoisingModel, reader: TextReader) -> AuditCandidate | None:
     """The audit of a sample that has ended; None where it was not handed off. Judges its text, asks its gate.
 
     Raises `SampleFailedError`.
@@ -147,7 +147,7 @@ def _view(job: Job, trace: Trace, step: int, model_hash: str) -> GateView:
     return view_before(step, trace.steps, regime, len(job.prompt_ids), job.constraint or {})
 
 
-def _features(job: Job, trace: Trace, step: int, model: DenoisingModel, reader: Reader) -> dict[str, Any]:
+def _features(job: Job, trace: Trace, step: int, model: DenoisingModel, reader: TextReader) -> dict[str, Any]:
     vector = features.vector(_view(job, trace, step, model.spec.hash), reader)
     values = {name: float(value) for name, value in zip(features.NAMES, vector, strict=True)}
     return {"schema": features.SCHEMA, "values": values}

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from service.storage.database import METADATA
-from service.storage.records import Record
+from service.storage.records import DatabaseRecord
 
 Served = Literal["handoff", "full"]
 """Which of the two continuations the caller got; the other one runs in the shadow."""
@@ -82,7 +82,7 @@ AUDITS: Final = Table(
 
 
 @dataclass(frozen=True, slots=True)
-class AuditRecord(Record):
+class AuditRecord(DatabaseRecord):
     """An audit as the database has it."""
 
     id: str
@@ -121,7 +121,7 @@ AUDIT_COLUMNS: Final = AuditRecord.columns(AUDITS)
 
 
 @dataclass(frozen=True, slots=True)
-class CompletedPair(Record):
+class CompletedPair(DatabaseRecord):
     """Both verdicts of an audit, in the order of all servers."""
 
     sequence: int

@@ -9,7 +9,7 @@ from sqlalchemy import Column, Row, Table
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class DatabaseRecord:
     """A dataclass whose fields are named after columns of its table."""
 
     @classmethod

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import resource
 import select
 import socket
 import time
+import tomllib
 from http.client import HTTPResponse
+from importlib.metadata import version
 from pathlib import Path
+from typing import get_args
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from tests.service.process import ServerProcess, wait_until
+from service.http.connections import BoundedProtocol, Refusal
+from tests.service.process import ROOT, ServerProcess, wait_until
 
 SMALL = {"prompt": "a", "gen_length": 4, "steps": 2, "policy": {"preset": "base"}}
 ENDLESS = {"prompt": "a", "gen_length": 64, "steps": 4096, "policy": {"preset": "full_cfg"}}
@@ -179,6 +187,79 @@ def test_pipelined_requests_are_all_answered(hasty):
 def test_what_is_no_http_gets_the_one_error_body(hasty):
     for text in ("nonsense", "GET / HTTP/1.1", "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: x", "\x16\x03\x01"):
         assert code_of(ask(hasty, text)) == (400, "not_http")
+
+
+@pytest.mark.parametrize(
+    ("version", "lengths"),
+    [
+        ("1.1", "Transfer-Encoding: chunked\r\nContent-Length: 5"),
+        ("1.1", "Content-Length: 5\r\nTransfer-Encoding: chunked"),
+        ("1.1", "Content-Length: 5\r\nContent-Length: 6"),
+        ("1.1", "Transfer-Encoding: chunked, chunked"),
+        ("1.1", "Transfer-Encoding: gzip, chunked"),
+        ("1.1", "Transfer-Encoding : chunked"),
+        ("1.1", "Content-Length: +5"),
+        ("1.0", "Transfer-Encoding: chunked"),
+    ],
+)
+def test_a_body_that_ends_where_one_likes_is_refused(hasty, version, lengths):
+    """What follows would be another request to one reader, and a part of the body to the next."""
+    hidden = "0\r\n\r\nGET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with connect(hasty) as connection:
+        connection.sendall(f"POST /generate HTTP/{version}\r\nHost: x\r\n{lengths}\r\n\r\n{hidden}".encode())
+        answer = read(connection)
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert code_of(parts(answer)) == (400, "not_http")
+
+
+def test_a_header_that_stands_twice_admits_nobody(spawn, tmp_path):
+    """A proxy may have checked the other one."""
+    (tmp_path / "keys").write_text("someone:" + "s" * 20)
+    process = spawn("--api-keys-file", str(tmp_path / "keys")).wait_for(200)
+    head = "GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    given = "Authorization: Bearer " + "s" * 20
+    assert ask(process, head + given)[0] == 200
+    assert code_of(ask(process, f"{head}{given}\r\n{given}")) == (401, "invalid_api_key")
+    assert code_of(ask(process, f"{head}{given}\r\nAuthorization: Bearer x")) == (401, "invalid_api_key")
+    assert code_of(ask(process, f"{head}Host: y\r\n{given}")) == (400, "not_http")
+
+
+def test_connections_are_counted(hasty):
+    def ended(reason):
+        return hasty.metrics()[f'astargate_connections_refused_total{{reason="{reason}"}}']
+
+    before = {reason: ended(reason) for reason in get_args(Refusal)}
+    ask(hasty, "nonsense")
+    ask(hasty, f"GET / HTTP/1.1\r\nHost: x\r\nX-Long: {'x' * 70_000}")
+    with connect(hasty) as connection:
+        connection.sendall(b"GET /health")
+        read(connection)
+    for reason in ("not_http", "headers_too_large", "too_slow"):
+        assert ended(reason) >= before[reason] + 1, reason
+    with connect(hasty), connect(hasty):
+        metrics = wait_until(
+            hasty.metrics, lambda seen: seen['astargate_connections{state="waiting"}'] >= 2, "two silent connections"
+        )
+    assert metrics["astargate_connections_limit"] >= 100
+    assert metrics['astargate_connections{state="active"}'] >= 1  # the one that asks
+
+
+def test_uvicorn_still_has_what_the_protocol_replaces():
+    """It promises none of these; pyproject.toml holds it to the minor version that was looked at."""
+    for name in ("connection_made", "connection_lost", "data_received", "handle_events", "on_response_complete",
+                 "pause_writing", "resume_writing", "send_400_response", "shutdown", "_should_upgrade"):  # fmt: skip
+        replaced, original = getattr(BoundedProtocol, name), getattr(H11Protocol, name)
+        assert inspect.signature(replaced).parameters.keys() == inspect.signature(original).parameters.keys(), name
+    source = inspect.getsource(H11Protocol)
+    used = "self.conn.next_event()", "self.cycle.response_complete", "self.send_400_response(", "self._should_upgrade()"
+    for text in (*used, "on_response=self.on_response_complete", "transport=self.transport"):
+        assert text in source, text
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    ranges = {need.name: need.specifier for need in map(Requirement, project["dependencies"])}
+    for name in ("uvicorn", "h11"):
+        present = Version(version(name))
+        assert present in ranges[name]
+        assert Version(f"{present.major}.{present.minor + 1}") not in ranges[name]
 
 
 def test_h2c_keeps_the_body(hasty):

@@ -107,6 +107,15 @@ def test_a_large_refusal_costs_little(server, name):
     assert error_of(reply)["message"]
 
 
+@pytest.mark.parametrize(
+    "content", [b'{"a":' * 2000 + b"1" + b"}" * 2000, b'{"seed": ' + b"9" * 5000 + b"}", b'{"prompt": "a\xff"}']
+)
+def test_json_that_no_parser_takes_is_told_what_is_wrong(server, content):
+    reply = post(server, content)
+    assert (reply.status_code, error_of(reply)["code"]) == (400, "not_json")
+    assert all(word in error_of(reply)["message"] for word in ("UTF-8", "levels", "digits"))
+
+
 def test_text_counts_as_one_value():
     for text in ("[MASK] " * 14_000, 'a, b: {c} [d]\\"' * 6000, '"' * 30_000, "\\" * 50_000):
         check_values(json.dumps({"prompt": text, "state": [text, {"text": text}]}).encode())

@@ -10,7 +10,7 @@ from gate_models.forest.heads import FateHeadEstimator, OrdinalHead
 from gate_models.gates.learned.bundle import FateHead, GateBundle, HorizonHead
 from gate_models.gates.learned.regime import AuditedRegime
 from gate_models.offline.gate_training.dataset import FamilyData
-from gate_models.offline.gate_training.settings import TrainSettings
+from gate_models.offline.gate_training.settings import GateTrainSettings
 from gate_models.offline.gate_training.train import constant_cut, ladder
 from gate_models.offline.gate_training.value_fit import fit_head, induce
 from gate_models.statistics.fixed_sequence import FixedSequenceTest
@@ -88,5 +88,5 @@ def bundle(model_hash: str = "hash", *, prompts: int = 120, seed: int = 0, lengt
         risk_tests=risk_tests,
         evidence={"task": "commongen-k3", "prompts": {"train": len(runs)}, "rollouts": 12.0, "fates": {},
                   "horizons": {"prompts": int(known.sum())}, "notes": [], "data_hash": "made-up",
-                  "census": {"seed": 0}, "seed": 0, "trees": TrainSettings().trees},
+                  "census": {"seed": 0}, "seed": 0, "trees": GateTrainSettings().trees},
     )  # fmt: skip

@@ -31,6 +31,10 @@ FORKS.set_forkserver_preload(["tests.service.preloaded"])
 """Loads the server's modules once; servers begin as copies of that process. Loading them takes longer than a test."""
 
 
+Fault = Callable[[Path], None]
+"""Replaces a part of the server in its process; the part works until the file exists."""
+
+
 def free_port() -> int:
     """A port that nobody listens on."""
     while True:
@@ -53,8 +57,8 @@ def wait_until(look: Callable[[], T], wanted: Callable[[T], object], what: str, 
     return seen
 
 
-def _run(arguments: Sequence[str], environment: Mapping[str, str], log: str) -> None:
-    """`astargate` in a process that was forked."""
+def _run(arguments: Sequence[str], environment: Mapping[str, str], log: str, fault: Fault | None) -> None:
+    """`astargate` in a process that was forked, with a part of it broken."""
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -65,14 +69,18 @@ def _run(arguments: Sequence[str], environment: Mapping[str, str], log: str) -> 
     sys.argv = ["astargate", *arguments]
     from service.cli import main
 
+    if fault is not None:
+        fault(Path(f"{log}.fault"))
     main()
 
 
 class Fork:
     """A forked process with the part of `subprocess.Popen` that tests use."""
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
-        self._process = FORKS.Process(target=_run, args=(arguments, environment, str(log)), daemon=True)
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, fault: Fault | None
+    ) -> None:
+        self._process = FORKS.Process(target=_run, args=(arguments, environment, str(log), fault), daemon=True)
         self._process.start()
         self.pid = int(self._process.pid or 0)
 
@@ -96,10 +104,11 @@ class Fork:
 class ServerProcess:
     """`astargate serve` with the given options; `client` talks to it.
 
-    `command` starts it as a user does; otherwise it is forked from a process that has loaded its modules.
+    `command` starts it as a user does; otherwise it is forked from a process that has loaded its modules. `fault`
+    breaks a part of it, from when the file that it is given exists (`break_now`).
     """
 
-    def __init__(self, log: Path, *options: str, command: bool = False) -> None:
+    def __init__(self, log: Path, *options: str, command: bool = False, fault: Fault | None = None) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = log
@@ -120,7 +129,7 @@ class ServerProcess:
                 )
         else:
             log.touch()
-            self.process = Fork(arguments, environment, log.resolve())
+            self.process = Fork(arguments, environment, log.resolve(), fault)
         self.client = httpx.Client(base_url=self.url, timeout=PATIENCE)
 
     def wait_for(self, status: int, path: str = "/health/ready") -> ServerProcess:
@@ -135,6 +144,10 @@ class ServerProcess:
 
         wait_until(look, lambda seen: seen == status, f"{status} from {path}")
         return self
+
+    def break_now(self) -> None:
+        """Let the fault happen that the process was started with."""
+        Path(f"{self.log.resolve()}.fault").touch()
 
     def generate(self, body: dict[str, Any], **options: Any) -> dict[str, Any]:
         """The answer to a request that must succeed."""

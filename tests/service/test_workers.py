@@ -13,7 +13,7 @@ import service.generation.job as job_module
 from decoding.constraints.paper.keywords import Keywords
 from service.app import build_app
 from service.config.settings import Settings
-from service.workers import LARGE_BODY, THREADS, Lane, Workers
+from service.workers import LARGE_BODY, THREADS, WorkerLane, Workers
 from tests.service.process import wait_until
 
 SMALL = {"prompt": "a", "gen_length": 4, "steps": 2, "policy": {"preset": "base"}}
@@ -36,7 +36,7 @@ def test_a_held_up_lane_holds_up_no_other(client, monkeypatch):
         return parse(spec)
 
     monkeypatch.setattr(job_module, "parse", slow)
-    count = THREADS[Lane.LARGE] + 1
+    count = THREADS[WorkerLane.LARGE] + 1
     with ThreadPoolExecutor(count) as pool:
         try:
             stuck = [pool.submit(client.post, "/generate", json=LARGE) for _ in range(count)]
@@ -70,16 +70,17 @@ def test_work_whose_caller_left_before_it_began_never_runs():
     async def leave() -> list[str]:
         workers, let_go, ran = Workers(), threading.Event(), []
         busy = [
-            asyncio.create_task(workers.run(Lane.LARGE, lambda: let_go.wait(60))) for _ in range(THREADS[Lane.LARGE])
+            asyncio.create_task(workers.run(WorkerLane.LARGE, lambda: let_go.wait(60)))
+            for _ in range(THREADS[WorkerLane.LARGE])
         ]
         await asyncio.sleep(0.05)
-        left = asyncio.create_task(workers.run(Lane.LARGE, lambda: ran.append("left")))
+        left = asyncio.create_task(workers.run(WorkerLane.LARGE, lambda: ran.append("left")))
         await asyncio.sleep(0.05)
         left.cancel()
         await asyncio.wait({left})
         let_go.set()
         await asyncio.gather(*busy)
-        await workers.run(Lane.LARGE, lambda: ran.append("stayed"))
+        await workers.run(WorkerLane.LARGE, lambda: ran.append("stayed"))
         workers.close()
         return ran
 

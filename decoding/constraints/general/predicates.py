@@ -66,7 +66,7 @@ def installed() -> Mapping[str, Predicate]:
             continue
         try:
             function = point.load()
-        except Exception:
+        except (Exception, SystemExit):
             _LOG.exception("predicate %r (%s) cannot be loaded and is left out", point.name, point.value)
             continue
         if not callable(function):
@@ -102,7 +102,7 @@ class Python(Constraint):
         name = f"python: {self.name}"
         try:
             score = float(installed()[self.name].function(text))
-        except Exception as fault:
+        except (Exception, SystemExit) as fault:
             _LOG.exception("predicate %r failed", self.name)
             return (Check.graded(name, False, 0.0, f"the predicate failed: {type(fault).__name__}"),)
         if not 0.0 <= score <= 1.0:

@@ -78,7 +78,7 @@ def checked(value: object) -> dict[str, Any]:
         _Validator.check_schema(schema, format_checker=None)
     except jsonschema.SchemaError as error:
         raise ConstraintError(_path(error.absolute_path), f"is no JSON Schema: {error.message[:200]}") from None
-    if reason := impossible(schema, validator_of(text)):
+    if reason := _impossible_within_steps(schema, text):
         raise ConstraintError("", f"is met by no value: {reason}")
     return schema
 
@@ -158,8 +158,20 @@ def _path(parts: Iterable[object]) -> str:
 # -- what a schema demands ------------------------------------------------------------------------------------------
 
 
+def _impossible_within_steps(schema: object, text: str) -> str | None:
+    """`impossible` of a whole schema, all of whose listed values have `MAX_STEPS` together; raises ConstraintError."""
+    token = _steps_left.set([MAX_STEPS])
+    try:
+        return impossible(schema, validator_of(text))
+    except (TooCostly, RecursionError):
+        message = f"takes more than {MAX_STEPS} steps to try its own values; list fewer, or refer to less"
+        raise ConstraintError("", message) from None
+    finally:
+        _steps_left.reset(token)
+
+
 def impossible(schema: object, validator: Any) -> str | None:
-    """Why no value meets `schema`; None where one may. Only certain reasons are given."""
+    """Why no value meets `schema`; None where one may. Only certain reasons are given. Raises TooCostly."""
     if schema is False:
         return "it is false"
     if not isinstance(schema, dict):
@@ -167,7 +179,7 @@ def impossible(schema: object, validator: Any) -> str | None:
     allowed = [schema["const"]] if "const" in schema else schema.get("enum")
     if allowed is not None:
         own = validator.evolve(schema={name: part for name, part in schema.items() if name != "$defs"})
-        return None if any(_holds(own, value) for value in allowed) else "no listed value meets the rest of it"
+        return None if any(own.is_valid(value) for value in allowed) else "no listed value meets the rest of it"
     kind = schema.get("type")
     low, high = _RANGES.get(kind, ("", "")) if isinstance(kind, str) else ("", "")
     if low in schema and high in schema and schema[low] > schema[high]:
@@ -234,16 +246,6 @@ def errors(text: str, value: object) -> tuple[int, str]:
         return 0, ""
     place, message = _path(problems[0].absolute_path), problems[0].message[:200]
     return len(problems), f"{place}: {message}" if place else message
-
-
-def _holds(validator: Any, value: object) -> bool:
-    token = _steps_left.set([MAX_STEPS])
-    try:
-        return bool(validator.is_valid(value))
-    except (TooCostly, RecursionError):
-        return False
-    finally:
-        _steps_left.reset(token)
 
 
 def _counted(function: Keyword) -> Keyword:

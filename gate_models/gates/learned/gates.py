@@ -16,7 +16,7 @@ from decoding.gates.protocol import Decision, GateResolution, GateView
 from decoding.policy.gate import GATE_DEFAULTS, GateSettings
 from decoding.sampling.block_schedule import step_at
 from gate_models.features import vector
-from gate_models.features.argmax_fill import Reader
+from gate_models.features.argmax_fill import TextReader
 from gate_models.forest.heads import TAU
 from gate_models.forest.value_head import ValueHead
 from gate_models.gates.learned.bundle import FateHead, GateBundle, HorizonHead
@@ -31,7 +31,7 @@ class BundledGate(Protocol):
         ...
 
     @staticmethod
-    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: Reader) -> GateResolution:
+    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: TextReader) -> GateResolution:
         """The gate for `setting`, of a bundle that holds it; or why there is none."""
         ...
 
@@ -44,7 +44,7 @@ class TrainedConstant:
         return bool(bundle.constants)
 
     @staticmethod
-    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: Reader) -> GateResolution:
+    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: TextReader) -> GateResolution:
         cut = bundle.constants.get(width)
         if cut is None:
             return GateResolution(NeverGate(source="constant", version=bundle.version))
@@ -57,7 +57,7 @@ class _Learned:
 
     version: str
     fractions: tuple[float, ...]
-    reader: Reader
+    reader: TextReader
 
     @property
     def needs_stats(self) -> bool:
@@ -82,7 +82,7 @@ class RawGate(_Learned):
         return bundle.horizons is not None
 
     @staticmethod
-    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: Reader) -> GateResolution:
+    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: TextReader) -> GateResolution:
         if bundle.horizons is None:
             raise ValueError(f"the '{bundle.family}' gate has no horizon head")
         return GateResolution(RawGate(bundle.version, bundle.checkpoints, reader, bundle.horizons))
@@ -116,7 +116,7 @@ class PolicyGate(_Learned):
         return bool(cuts) and (bundle.fates is not None or any(cut is not None for cut in cuts))
 
     @staticmethod
-    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: Reader) -> GateResolution:
+    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: TextReader) -> GateResolution:
         common = (bundle.version, bundle.checkpoints, reader)
         return GateResolution(PolicyGate(*common, bundle.fates, bundle.horizons, bundle.constants.get(width)))
 
@@ -182,7 +182,7 @@ class ValueGate(_Learned):
         return width in bundle.values
 
     @staticmethod
-    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: Reader) -> GateResolution:
+    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: TextReader) -> GateResolution:
         price = GATE_DEFAULTS["row_price"] if setting.row_price is None else setting.row_price
         return GateResolution(ValueGate(bundle.version, bundle.checkpoints, reader, bundle.values[width], price))
 
@@ -212,7 +212,7 @@ class RiskGate(ValueGate):
         return width in bundle.risk_tests
 
     @staticmethod
-    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: Reader) -> GateResolution:
+    def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: TextReader) -> GateResolution:
         margin = GATE_DEFAULTS["margin"] if setting.margin is None else setting.margin
         confidence = GATE_DEFAULTS["confidence"] if setting.confidence is None else setting.confidence
         choice = bundle.risk_tests[width].choose(margin, confidence)

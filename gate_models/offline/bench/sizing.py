@@ -39,7 +39,7 @@ H100: Final = Card(989.0, 3.35, 0.5)
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class ForwardEstimate:
     """Gigabytes (10^9 bytes) and milliseconds of one forward."""
 
     weights_gb: float
@@ -71,7 +71,7 @@ def row_flops(shape: Shape, length: int, scored: int) -> int:
 
 def estimate(
     shape: Shape, rows: int, length: int, *, scored: int, card: Card, chunk: int = 64, weights: str = "bfloat16"
-) -> Estimate:
+) -> ForwardEstimate:
     """One forward of `rows` rows. Weights outside the blocks stay in bfloat16 when the blocks are quantized.
 
     Activations: the widest point of a block (two float32 copies and six others of the hidden state, three of the
@@ -83,7 +83,7 @@ def estimate(
     block = rows * length * (20 * shape.hidden_size + 6 * shape.intermediate_size)
     head = min(chunk, rows * scored) * shape.vocab_size * 4 * HEAD_COPIES
     flops = rows * row_flops(shape, length, scored)
-    return Estimate(
+    return ForwardEstimate(
         weights_gb=held / 1e9,
         activations_gb=max(block, head) / 1e9,
         compute_ms=flops / (card.teraflops * card.share * 1e9),

@@ -43,9 +43,9 @@ def configurations(
 
 def run(
     configured: Mapping[str, CensusSettings], out: Path, *, workers: int = 1, shard: int = 2
-) -> dict[str, census.Finished]:
+) -> dict[str, census.CensusProgress]:
     """Run every configuration in turn; ends after the first that was stopped. Raises as `census.run` does."""
-    finished: dict[str, census.Finished] = {}
+    finished: dict[str, census.CensusProgress] = {}
     for name, settings in configured.items():
         finished[name] = census.run(settings, out / name, workers=workers, shard=shard)
         if finished[name].stopped:

@@ -29,7 +29,7 @@ from gate_models.offline.census.records import CensusError
 from gate_models.offline.census.settings import IDENTITY, CensusSettings
 from gate_models.offline.census.store import MANIFEST, is_compact, read_manifest, remove_partials, shard_folders
 from gate_models.offline.census.worker import CensusWorker, ShardDone
-from gate_models.offline.runs.process_pool import Processes, StoppedError
+from gate_models.offline.runs.process_pool import PoolStoppedError, Processes
 from gate_models.offline.runs.result_file import write_json
 from gate_models.offline.runs.versions import software
 
@@ -38,7 +38,7 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class CensusProgress:
     """What a run of the census did."""
 
     prompts: int
@@ -53,7 +53,7 @@ class Finished:
         return self.left > 0
 
 
-def run(settings: CensusSettings, out: Path, *, workers: int = 1, shard: int = 2) -> Finished:
+def run(settings: CensusSettings, out: Path, *, workers: int = 1, shard: int = 2) -> CensusProgress:
     """Do what is left of a census in folder `out`; on SIGTERM or Ctrl-C it stops at once and says what is left.
 
     Raises `ValueError` (`CensusError` among them) for settings that cannot be or do not fit what is in the folder,
@@ -69,11 +69,13 @@ def run(settings: CensusSettings, out: Path, *, workers: int = 1, shard: int = 2
         with _stopped_by_signals(pool):
             try:
                 return _run(settings, out, pool, shard)
-            except StoppedError:
-                return Finished(0, 0, 0.0, len(plan(settings, read_done(out, settings))))
+            except PoolStoppedError:
+                return CensusProgress(0, 0, 0.0, len(plan(settings, read_done(out, settings))))
 
 
-def _run(settings: CensusSettings, out: Path, pool: Processes[tuple[WorkItem, ...], ShardDone], shard: int) -> Finished:
+def _run(
+    settings: CensusSettings, out: Path, pool: Processes[tuple[WorkItem, ...], ShardDone], shard: int
+) -> CensusProgress:
     manifest = _manifest(settings, out, pool.ready())
     items = plan(settings, read_done(out, settings))
     write_json(out / MANIFEST, manifest)
@@ -86,11 +88,11 @@ def _run(settings: CensusSettings, out: Path, pool: Processes[tuple[WorkItem, ..
             prompts, rows = prompts + len(done.prompts), rows + done.rows
             bar.set_postfix_str(f"{prompts}/{len(items)} prompts")
             write_json(out / MANIFEST, manifest | {"progress": _progress(out, prompts, len(items))})
-    except StoppedError:
+    except PoolStoppedError:
         pass
     finally:
         bar.close()
-    return Finished(prompts, rows, time.monotonic() - began, len(items) - prompts)
+    return CensusProgress(prompts, rows, time.monotonic() - began, len(items) - prompts)
 
 
 def _ticking(bar: tqdm) -> Callable[[], None]:

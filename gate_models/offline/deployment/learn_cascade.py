@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoding.constraints import FAMILIES
-from gate_models.offline.deployment.results import Cells, Sample, truncated
+from gate_models.offline.deployment.results import Cells, SampleEntry, truncated
 from gate_models.policies.cascade import AttemptOrder, Cascades, read_cascades, write_cascades
 from gate_models.policies.names import parse_policy
 
@@ -101,7 +101,7 @@ def learn(result: Mapping[str, Any], *, length: int = 6, fluency_factor: float |
 
 def rounds(cells: Cells) -> Cells:
     """Every policy that can be an attempt; one with repair also with fewer rounds (`TRUNCATED`), read off its run."""
-    attempts: dict[str, Sequence[Sample]] = {}
+    attempts: dict[str, Sequence[SampleEntry]] = {}
     for name, samples in cells.items():
         named = parse_policy(name)
         if named.attempts > 1 or named.policy.preset == "auto":

@@ -13,8 +13,8 @@ from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from gate_models.offline.deployment.results import FULL, Cells, Row, curves_of, merged, pooled, rows_of
-from gate_models.offline.deployment.verdicts import ALL, Rows, by_family, winners
+from gate_models.offline.deployment.results import FULL, Cells, PolicyRow, curves_of, merged, pooled, rows_of
+from gate_models.offline.deployment.verdicts import ALL, PolicyRows, by_family, winners
 from gate_models.offline.runs import markdown
 from gate_models.offline.scorers.fluency import load_judge
 from gate_models.statistics.intervals import Estimate
@@ -23,14 +23,14 @@ COMPARED: Final = ("handoff:0.3:repair3x4", "base:repair3x4", "auto")
 """Policies that are compared family by family unless others are named."""
 
 
-def table(task: str, rows: Sequence[Row]) -> str:
+def table(task: str, rows: Sequence[PolicyRow]) -> str:
     """Markdown: one line a policy, then each beside every best-of-n run at its own rows."""
     heads = ["policy", "success [95 %]", f"minus {FULL} [95 %]", "rows", f"minus {FULL} [95 %]", "ppl", "repeats"]
     policies = markdown.table(heads, map(_cells, rows))
     return "\n".join([f"### {task} ({rows[0].prompts} prompts)", "", policies, *_best_of(rows)]) + "\n"
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: PolicyRow) -> list[str]:
     return [
         row.policy,
         f"{row.success.value:.3f} [{row.success.low:.3f}, {row.success.high:.3f}]",
@@ -46,7 +46,7 @@ def _span(estimate: Estimate) -> str:
     return f"{estimate.value:+.1f} [{estimate.low:+.1f}, {estimate.high:+.1f}]"
 
 
-def _best_of(rows: Sequence[Row]) -> list[str]:
+def _best_of(rows: Sequence[PolicyRow]) -> list[str]:
     """Success of each policy minus best-of-n's at the same rows; policies that none is set beside are left out."""
     runs = list(rows[0].best_of)
     differences = ([row.policy, *(_signed(row.best_of[name].difference) for name in runs)] for row in rows)
@@ -69,7 +69,7 @@ def best_of_points(task: str, cells: Cells) -> str:
     return "\n\n".join(lines) + "\n"
 
 
-def frontier(rows: Sequence[Row], cells: Cells, title: str, path: Path) -> None:
+def frontier(rows: Sequence[PolicyRow], cells: Cells, title: str, path: Path) -> None:
     """Success (above) and perplexity (below) against rows: policies as points, best-of-n as lines."""
     figure = Figure(figsize=(7.2, 7.6), layout="constrained")
     FigureCanvasAgg(figure)
@@ -96,7 +96,7 @@ def frontier(rows: Sequence[Row], cells: Cells, title: str, path: Path) -> None:
     figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
-def as_json(rows: Rows, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def as_json(rows: PolicyRows, results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Every number of the tables, with what they were made from."""
     kept = ("model", "model_hash", "precision", "seed", "versions", "machine", "settings")
     made = [{name: result.get(name) for name in kept} for result in results]
@@ -124,7 +124,7 @@ def write(paths: Sequence[Path], out: Path, compared: Sequence[str] = COMPARED) 
     frontier(rows[ALL], whole, title, out / "frontier.png")
 
 
-def _report(rows: Rows, tasks: Mapping[str, Cells], compared: Sequence[str]) -> str:
+def _report(rows: PolicyRows, tasks: Mapping[str, Cells], compared: Sequence[str]) -> str:
     """All prompts together first, then family by family."""
     families = [task for task in rows if task != ALL]
     parts = [table(ALL, rows[ALL]), *(by_family(rows, policy) for policy in compared), winners(rows, tasks)]

@@ -17,20 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gate_models.features.text_metrics import has_adjacent_repeat
-from gate_models.offline.scorers.fluency import Judge, fluency
+from gate_models.offline.scorers.fluency import FluencyModel, fluency
 from gate_models.policies.names import parse_policy
 from gate_models.statistics.bootstrap import REPLICATES, bootstrap, by_prompt, paired_bootstrap
 from gate_models.statistics.intervals import Estimate, proportion
 
-Sample = Mapping[str, Any]
-Cells = Mapping[str, Sequence[Sample]]
+SampleEntry = Mapping[str, Any]
+Cells = Mapping[str, Sequence[SampleEntry]]
 """Samples of each policy on one task."""
 Values = NDArray[np.float64]
 FULL: Final = "full_cfg"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Curve:
+class BestOfCurve:
     """Best-of-n of one policy: rows and successes [P, N] of each prompt's first 1, 2, ... tries; prompts in order."""
 
     name: str
@@ -61,7 +61,7 @@ class Curve:
         return bounds[0] if bounds is not None and bounds[0] == bounds[1] else None
 
 
-def best_of_curve(name: str, samples: Sequence[Sample]) -> Curve:
+def best_of_curve(name: str, samples: Sequence[SampleEntry]) -> BestOfCurve:
     """The curve of a `:bestN` run, each prompt stopped at its first success."""
     histories: dict[str, list[Any]] = {}
     for sample in samples:
@@ -75,15 +75,15 @@ def best_of_curve(name: str, samples: Sequence[Sample]) -> Curve:
         ],
         dtype=np.float64,
     )
-    return Curve(name, prompts, ends[..., 0], ends[..., 1])
+    return BestOfCurve(name, prompts, ends[..., 0], ends[..., 1])
 
 
-def curves_of(cells: Cells) -> list[Curve]:
+def curves_of(cells: Cells) -> list[BestOfCurve]:
     """The curves of a task's `:bestN` runs."""
     return [best_of_curve(name, samples) for name, samples in cells.items() if parse_policy(name).attempts > 1]
 
 
-def beyond(samples: Sequence[Sample], curve: Curve, *, seed: int = 0) -> Estimate | None:
+def beyond(samples: Sequence[SampleEntry], curve: BestOfCurve, *, seed: int = 0) -> Estimate | None:
     """Success of a policy less best-of-n's at the policy's mean rows; prompts are resampled, rows with them.
 
     None where best-of-n is not known at so many rows, or costs more for one text.
@@ -119,13 +119,13 @@ class BestOfN:
     """Best-of-n at the rows of another policy."""
 
     bounds: tuple[float, float] | None
-    """Smallest and largest success (see `Curve.bounds`); None where one text costs more."""
+    """Smallest and largest success (see `BestOfCurve.bounds`); None where one text costs more."""
     difference: Estimate | None
     """The other policy's success minus it, prompts resampled; None where it is not known, and for itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PolicyRow:
     """One policy on one set of prompts."""
 
     policy: str
@@ -144,7 +144,7 @@ class Row:
     """By `:bestN` run."""
 
 
-def rows_of(cells: Cells, judge: Judge) -> list[Row]:
+def rows_of(cells: Cells, judge: FluencyModel) -> list[PolicyRow]:
     """Every policy of a task."""
     curves = curves_of(cells)
     full = cells.get(FULL)
@@ -155,7 +155,7 @@ def rows_of(cells: Cells, judge: Judge) -> list[Row]:
         success, spent = by_prompt(samples), float(np.mean([sample["rows"] for sample in samples]))
         paired = None if name == FULL else reference
         rows.append(
-            Row(
+            PolicyRow(
                 policy=name,
                 prompts=len(success),
                 success=_success(samples),
@@ -171,7 +171,7 @@ def rows_of(cells: Cells, judge: Judge) -> list[Row]:
     return rows
 
 
-def _best_of(name: str, samples: Sequence[Sample], rows: float, curve: Curve) -> BestOfN:
+def _best_of(name: str, samples: Sequence[SampleEntry], rows: float, curve: BestOfCurve) -> BestOfN:
     same = name in {curve.name, first_pass(curve.name)}
     return BestOfN(curve.bounds(rows), None if same else beyond(samples, curve))
 
@@ -181,7 +181,7 @@ def first_pass(name: str) -> str:
     return re.sub(r":(repair|best|rows)[^:]*", "", name)
 
 
-def _success(samples: Sequence[Sample]) -> Estimate:
+def _success(samples: Sequence[SampleEntry]) -> Estimate:
     """Wilson where each prompt has one text (a bootstrap of successes alone has no width), else over prompts."""
     success = by_prompt(samples)
     if len(success) == len(samples):
@@ -189,12 +189,12 @@ def _success(samples: Sequence[Sample]) -> Estimate:
     return bootstrap(np.array(list(success.values())))
 
 
-def truncated(samples: Sequence[Sample], passes: int) -> Sequence[Sample]:
+def truncated(samples: Sequence[SampleEntry], passes: int) -> Sequence[SampleEntry]:
     """The samples as they are where only so many texts are judged: the first pass alone (1), one round (2), ...
 
     Equal to a run that stops there: noise, reopened positions and texts do not depend on what comes later.
     """
-    shorter: list[Sample] = []
+    shorter: list[SampleEntry] = []
     for sample in samples:
         ends = sample["history"][:passes]
         best = next((end for end in ends if end[1]), ends[0])
@@ -219,7 +219,7 @@ def merged(results: Sequence[Mapping[str, Any]]) -> Mapping[str, Cells]:
     """
     if len({(result["model_hash"], result["seed"]) for result in results}) > 1:
         raise ValueError("the results are of different models or seeds")
-    tasks: dict[str, dict[str, Sequence[Sample]]] = {}
+    tasks: dict[str, dict[str, Sequence[SampleEntry]]] = {}
     for result in results:
         for task, cells in result["tasks"].items():
             tasks.setdefault(task, {}).update(cells["samples"])

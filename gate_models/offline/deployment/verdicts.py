@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from gate_models.offline.deployment.results import FULL, Cells, Row, first_pass
+from gate_models.offline.deployment.results import FULL, Cells, PolicyRow, first_pass
 from gate_models.offline.runs.markdown import table
 from gate_models.statistics.bootstrap import by_prompt, paired_bootstrap
 
 ALL: Final = "all prompts"
-Rows = Mapping[str, Sequence[Row]]
+PolicyRows = Mapping[str, Sequence[PolicyRow]]
 """Rows by task; `ALL` pools them."""
 Verdict = Literal["yes", "tie", "no", "open", "-"]
 _EQUAL: Final = 1e-9
 
 
-def against_full(row: Row, full: Row) -> Verdict:
+def against_full(row: PolicyRow, full: PolicyRow) -> Verdict:
     """Whether a policy has more success than full CFG at fewer rows."""
     if row.rows >= full.rows:
         return "no"
@@ -25,7 +25,7 @@ def against_full(row: Row, full: Row) -> Verdict:
     return "yes" if ahead > _EQUAL else "tie" if ahead >= -_EQUAL else "no"
 
 
-def against_best_of(row: Row) -> Verdict:
+def against_best_of(row: PolicyRow) -> Verdict:
     """Whether a policy is ahead of every best-of-n at the same rows; `open` where that was not run far enough to tell,
     "-" where one text of each costs more.
 
@@ -42,7 +42,7 @@ def against_best_of(row: Row) -> Verdict:
     return "tie" if any(upper >= value - _EQUAL for _, upper in bounds) else "yes"
 
 
-def best_beside(row: Row) -> str:
+def best_beside(row: PolicyRow) -> str:
     """The best-of-n run that stands best at the rows of a policy: its success, or the bounds of it."""
     known = {name: best.bounds for name, best in row.best_of.items() if best.bounds is not None}
     if not known:
@@ -52,7 +52,7 @@ def best_beside(row: Row) -> str:
     return (f"{lower:.3f}" if lower == upper else f"{lower:.3f} to {upper:.3f}") + f" ({name})"
 
 
-def by_family(rows: Rows, policy: str) -> str:
+def by_family(rows: PolicyRows, policy: str) -> str:
     """Where a policy does what it is for, family by family, and how often; empty where it was not run."""
     heads = ["family (prompts)", FULL, policy, f"minus {FULL} [95 %]", "more at fewer rows"]
     heads += ["best of n at these rows", "beats it"]
@@ -91,12 +91,12 @@ def by_family(rows: Rows, policy: str) -> str:
     return "\n".join([f"#### {policy}, family by family", "", table(heads, lines), "", counted]) + "\n"
 
 
-def _best(rows: Sequence[Row]) -> list[Row]:
+def _best(rows: Sequence[PolicyRow]) -> list[PolicyRow]:
     """The largest success first; among equals the fewest rows."""
     return sorted(rows, key=lambda row: (-row.success.value, row.rows))
 
 
-def winners(rows: Rows, tasks: Mapping[str, Cells]) -> str:
+def winners(rows: PolicyRows, tasks: Mapping[str, Cells]) -> str:
     """The policy with the largest success on every set of prompts, at no more rows than full CFG and at any."""
     lines = []
     wins: Counter[str] = Counter()
@@ -124,10 +124,10 @@ def winners(rows: Rows, tasks: Mapping[str, Cells]) -> str:
     return "\n".join(["#### What wins", "", table(heads, lines), "", text]) + "\n"
 
 
-def _named(row: Row) -> str:
+def _named(row: PolicyRow) -> str:
     return f"{row.policy}: {row.success.value:.3f} at {row.rows:.1f}"
 
 
-def _less(cells: Cells, first: Row, other: Row) -> str:
+def _less(cells: Cells, first: PolicyRow, other: PolicyRow) -> str:
     difference = paired_bootstrap(by_prompt(cells[first.policy]), by_prompt(cells[other.policy]))
     return f"{difference.signed} ({other.policy})"

@@ -20,12 +20,12 @@ from gate_models.offline.census.store import load_census
 from gate_models.offline.gate_training.dataset import recorded_regime
 from gate_models.policies.names import NamedPolicy
 
-Horizons = Mapping[tuple[str, str], "MeasuredHorizon"]
+Horizons = Mapping[tuple[str, str], "PromptHorizon"]
 """By (task, prompt id)."""
 
 
 @dataclass(frozen=True, slots=True)
-class MeasuredHorizon:
+class PromptHorizon:
     """A prompt's a*, and the setting that it was measured in."""
 
     regime: Regime
@@ -53,7 +53,7 @@ def horizons_in(folder: str) -> Horizons:
         labels = labels_of(census, prompt)
         if labels is not None:
             regime = recorded_regime(prompt.runs[census.main_run], census.manifest["model_hash"], census.settings)
-            horizons[prompt.key] = MeasuredHorizon(
+            horizons[prompt.key] = PromptHorizon(
                 regime, labels.horizon_step if labels.handoff_fate == "handoff" else None
             )
     return horizons

@@ -1,4 +1,4 @@
-"""`astargate evaluate`: success, fluency, repeats, length, diversity, rows and seconds of policies on tasks.
+"""`astargate evaluate`: success, accepted texts, repeats, length, diversity, rows and seconds of policies on tasks.
 
 Runs in one thread of control (the engine is stepped here), so that a seed gives the same texts on the same machine.
 """
@@ -26,6 +26,7 @@ from gate_models.offline.benchmarks.splits import split_of
 from gate_models.offline.benchmarks.tasks import TaskPrompt, expand, load_task
 from gate_models.offline.evaluation.jobs import EvaluationJobs
 from gate_models.offline.evaluation.measured_horizons import check_recorded
+from gate_models.offline.evaluation.readability import Readability
 from gate_models.offline.evaluation.settings import ABLATIONS, EvaluateSettings
 from gate_models.offline.runs.result_file import ResultFile, identity, summarise, table
 from gate_models.offline.runs.versions import header, software
@@ -35,11 +36,11 @@ from gate_models.policies.names import NamedPolicy, at_weight, parse_policy
 SPLIT_SEED: Final = 0
 """Seed of the prompt sets: that of the census behind the shipped gates, whatever seed the texts have."""
 
-__all__ = ["EvaluateSettings", "Sample", "decode", "named_policies", "run", "summarise", "table"]
+__all__ = ["EvaluateSettings", "EvaluatedSample", "decode", "named_policies", "run", "summarise", "table"]
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class EvaluatedSample:
     """One decoded text and its verdict."""
 
     prompt_id: str
@@ -58,7 +59,7 @@ class Sample:
 
 def decode(
     model: DenoisingModel, named: NamedPolicy, prompts: Sequence[TaskPrompt], settings: EvaluateSettings, label: str
-) -> tuple[list[Sample], float]:
+) -> tuple[list[EvaluatedSample], float]:
     """Samples of every prompt under a policy, and the seconds that they took."""
     runner = Runner(model, invariant=settings.invariant)
     engine = Engine(model, runner=runner, scheduler=Scheduler(max_rows=settings.max_rows, max_queued_rows=2**62))
@@ -78,12 +79,12 @@ def decode(
     return [_sample(model, *item) for item in pending], seconds
 
 
-def _sample(model: DenoisingModel, prompt: TaskPrompt, sample: int, handle: Handle) -> Sample:
+def _sample(model: DenoisingModel, prompt: TaskPrompt, sample: int, handle: Handle) -> EvaluatedSample:
     outcome = handle.result()
     text = model.codec.decode(list(outcome.content))
     verdict = parse(prompt.constraint).evaluate(text)
     step = outcome.handoff_step
-    return Sample(
+    return EvaluatedSample(
         prompt_id=prompt.id,
         sample=sample,
         text=text,
@@ -141,7 +142,10 @@ def _run(
     loaded: dict[str, list[TaskPrompt]],
     out: Path | None,
 ) -> dict[str, Any]:
-    judge = load_judge(settings.fluency_model, settings.device)
+    ngrams = load_judge(settings.fluency_model, settings.device)
+    cache = None if settings.judge_cache is None else Path(settings.judge_cache)
+    readability = Readability.load(settings.judge, cache)
+    people = None if readability is None else readability.people()
     model = load_model(settings.model, device=settings.device, dtype=settings.dtype)
     for name in settings.without:
         model.spec = replace(model.spec, **ABLATIONS[name])
@@ -163,12 +167,16 @@ def _run(
                 decoded, seconds = decode(model, named, prompts, settings, label)
                 finished = [asdict(sample) for sample in decoded], seconds
             samples, seconds = finished
-            row = summarise(samples, seconds) | {"fluency": fluency(judge, [sample["text"] for sample in samples])}
+            row = summarise(samples, seconds) | {"fluency": fluency(ngrams, [sample["text"] for sample in samples])}
+            row |= {} if readability is None else readability.figures(samples)
             fallen = EvaluationJobs.of(model, named, settings).fallback(prompts)
             row |= {} if fallen is None else {"fallback": fallen}
             tables[task][named.name] = row
             results.put(task, named.name, digest, row, samples)
-        print(table(task, tables[task]))
+        print(table(task, tables[task], people))
+    if readability is not None:
+        results.content["judge"] = {"made_from": readability.judge.facts, "texts_by_people": people}
+        results.write()
     if len(loaded) == 1:
         results.content["policies"] = next(iter(tables.values()))
         results.write()
@@ -180,6 +188,7 @@ def _identity(
 ) -> str:
     """What the texts of a cell depend on."""
     no_part = {"tasks", "policies", "weights", "n", "splits", "canvas", "model", "threads", "fluency_model", "census"}
+    no_part |= {"judge", "judge_cache"}
     kept = {name: value for name, value in asdict(settings).items() if name not in no_part}
     if not settings.without:  # the rule, and what every result before the option had
         del kept["without"]

@@ -14,6 +14,8 @@ ABLATIONS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 """Parts of the decoder that can be left out, and the model's facts without which they do nothing."""
 
+JUDGES: Final = ("auto", "on", "off")
+
 
 @dataclass(frozen=True, slots=True)
 class EvaluateSettings:
@@ -51,6 +53,10 @@ class EvaluateSettings:
     invariant: bool = False
     fluency_model: str | None = None
     """Local folder of a causal language model that judges fluency."""
+    judge: str = "auto"
+    """Whether texts are judged readable: auto (where the extra `judge` is installed), on, off."""
+    judge_cache: str | None = None
+    """File that keeps what the judge read for the next run."""
     census: str | None = None
     """Folder of the census whose horizons policy `recorded` hands off at."""
 
@@ -59,6 +65,8 @@ class EvaluateSettings:
         for name in self.splits:
             if name not in known:
                 raise ValueError(f"prompt set {name!r} is unknown; sets: {', '.join(known)}")
+        if self.judge not in JUDGES:
+            raise ValueError(f"judge {self.judge!r} is unknown; one of: {', '.join(JUDGES)}")
         for name in self.without:
             if name not in ABLATIONS:
                 raise ValueError(f"{name!r} cannot be left out; {', '.join(ABLATIONS)} can")

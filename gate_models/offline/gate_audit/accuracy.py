@@ -15,7 +15,7 @@ from sklearn.model_selection import GroupKFold
 
 from gate_models.features import vector
 from gate_models.forest.heads import FOLDS, TERCILES, TREES, FateHeadEstimator, OrdinalHead, bins
-from gate_models.offline.gate_training.dataset import Rows
+from gate_models.offline.gate_training.dataset import TrainingRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,17 @@ class Accuracy:
 
 
 def cross_validated(
-    rows: Rows, variant: str, *, groups: Iterable[str] | None = None, trees: int = TREES, seed: int = 0, jobs: int = 1
+    rows: TrainingRows,
+    variant: str,
+    *,
+    groups: Iterable[str] | None = None,
+    trees: int = TREES,
+    seed: int = 0,
+    jobs: int = 1,
 ) -> Accuracy:
     """Accuracy by `GroupKFold(5)` on prompts, with the feature groups `groups` (default: all)."""
     columns = vector.columns(vector.GROUPS if groups is None else groups)
-    selected = Rows(rows.features[:, columns], rows.horizon, rows.fate, rows.group, rows.leaf)
+    selected = TrainingRows(rows.features[:, columns], rows.horizon, rows.fate, rows.group, rows.leaf)
     known = selected.of(np.isfinite(selected.horizon))
     tercile, error, zero, mean = _horizon_scores(
         known, OrdinalHead(trees, selected.leaf, random_state=seed, n_jobs=jobs)
@@ -52,7 +58,7 @@ def cross_validated(
     return Accuracy(variant, int(np.unique(known.group).size), tercile, error, zero, mean, fate, mode)
 
 
-def _horizon_scores(rows: Rows, head: OrdinalHead) -> tuple[float | None, ...]:
+def _horizon_scores(rows: TrainingRows, head: OrdinalHead) -> tuple[float | None, ...]:
     if np.unique(rows.group).size < 2 * FOLDS:
         return None, None, None, None
     hits, errors, means = [], [], []
@@ -66,7 +72,7 @@ def _horizon_scores(rows: Rows, head: OrdinalHead) -> tuple[float | None, ...]:
     return joined[0], joined[1], float(np.abs(rows.horizon).mean()), joined[2]
 
 
-def _fate_scores(rows: Rows, head: FateHeadEstimator) -> tuple[float | None, float | None]:
+def _fate_scores(rows: TrainingRows, head: FateHeadEstimator) -> tuple[float | None, float | None]:
     if np.unique(rows.group).size < 2 * FOLDS or np.unique(rows.fate).size < 2:
         return None, None
     hits, modes = [], []
@@ -79,7 +85,7 @@ def _fate_scores(rows: Rows, head: FateHeadEstimator) -> tuple[float | None, flo
 
 
 def leave_one_family_out(
-    rows: Mapping[str, Rows], family: str, *, trees: int = TREES, seed: int = 0, jobs: int = 1
+    rows: Mapping[str, TrainingRows], family: str, *, trees: int = TREES, seed: int = 0, jobs: int = 1
 ) -> Accuracy | None:
     """Trained on every other family, tested on this one; terciles are of the training families. None without others."""
     held_out = rows[family].of(np.isfinite(rows[family].horizon))
@@ -104,7 +110,7 @@ def leave_one_family_out(
     )
 
 
-def ablation(rows: Rows, *, trees: int = TREES, seed: int = 0, jobs: int = 1) -> list[Accuracy]:
+def ablation(rows: TrainingRows, *, trees: int = TREES, seed: int = 0, jobs: int = 1) -> list[Accuracy]:
     """All features, the paper's three groups, and all without each group."""
     paper = ("confidence", "entropy", "order")
     variants = {"all": tuple(vector.GROUPS), "paper's (confidence, entropy, order)": paper} | {

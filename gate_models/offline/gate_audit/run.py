@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from decoding.models.compute import compute_mode
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
-from gate_models.features.argmax_fill import Reader
+from gate_models.features.argmax_fill import TextReader
 from gate_models.gates.learned import artifact
 from gate_models.gates.learned.audit_report import POOLED
 from gate_models.gates.learned.bundle import GateBundle
@@ -34,7 +34,7 @@ from gate_models.offline.gate_audit.results import results
 from gate_models.offline.gate_audit.settings import AuditSettings
 from gate_models.offline.gate_audit.sources import all_arms
 from gate_models.offline.gate_audit.sweep import SweepSettings, SweptRun, sweep
-from gate_models.offline.gate_training.dataset import FamilyData, Rows, families_of, family_data, rows_of
+from gate_models.offline.gate_training.dataset import FamilyData, TrainingRows, families_of, family_data, rows_of
 from gate_models.offline.runs.result_file import write_json
 from gate_models.offline.runs.versions import software
 from gate_models.offline.scorers.fluency import Fluency, load_judge
@@ -106,7 +106,7 @@ def audit_prompts(bundle: GateBundle, census: Census | None, count: int | None) 
 def _family(
     model: DenoisingModel, bundle: GateBundle, census: Census | None, settings: AuditSettings, out: Path
 ) -> FamilyAudit:
-    reader = Reader.of(model.spec, model.codec)
+    reader = TextReader.of(model.spec, model.codec)
     prompts = audit_prompts(bundle, census, settings.prompts)
     regime = bundle.regime.lowest(bundle.regime.tail_widths[0])
     swept = SweepSettings(
@@ -129,7 +129,7 @@ def _family(
     return FamilyAudit(bundle.family, runs, arms, survivors, data)
 
 
-def _accuracy(data: FamilyData, rows: Mapping[str, Rows], settings: AuditSettings) -> dict[str, list[Accuracy]]:
+def _accuracy(data: FamilyData, rows: Mapping[str, TrainingRows], settings: AuditSettings) -> dict[str, list[Accuracy]]:
     causal, whole = rows_of(data, whole=False), rows[data.family]
     first = [
         cross_validated(whole, "whole-run features", trees=settings.trees),

@@ -13,7 +13,7 @@ from decoding.gates.builtin import BuiltinGates, NeverGate
 from decoding.gates.protocol import Gate
 from decoding.policy.gate import GATE_FIELDS, GateSettings
 from decoding.sampling.block_schedule import step_at
-from gate_models.features.argmax_fill import Reader
+from gate_models.features.argmax_fill import TextReader
 from gate_models.forest.heads import TAU, FateHeadEstimator, OrdinalHead
 from gate_models.forest.value_head import PRICES
 from gate_models.gates.learned.bundle import GateBundle
@@ -32,7 +32,7 @@ def nearest_width(audited: Sequence[int], width: int) -> int:
     return max((trained for trained in audited if trained <= width), default=min(audited))
 
 
-def served(bundle: GateBundle, reader: Reader, width: int) -> Iterator[tuple[str, Gate]]:
+def served(bundle: GateBundle, reader: TextReader, width: int) -> Iterator[tuple[str, Gate]]:
     """The bundle's gates at a tail width, as the server resolves them, by the name of their row; full CFG left out."""
     regime = bundle.regime.lowest(nearest_width(bundle.regime.tail_widths, width))
     resolver = LearnedGates([bundle], BuiltinGates(), reader)
@@ -53,7 +53,7 @@ def served(bundle: GateBundle, reader: Reader, width: int) -> Iterator[tuple[str
 def all_arms(
     runs: Sequence[SweptRun],
     bundle: GateBundle,
-    reader: Reader,
+    reader: TextReader,
     widths: Sequence[int],
     gates: Sequence[float],
     data: FamilyData | None,

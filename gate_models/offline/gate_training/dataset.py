@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from decoding.gates.protocol import GateView, Regime
 from decoding.sampling.block_schedule import planned_rows
 from gate_models.features import vector
-from gate_models.features.argmax_fill import Reader
+from gate_models.features.argmax_fill import TextReader
 from gate_models.features.prefix import view_before
 from gate_models.forest.heads import MIN_LEAF
 from gate_models.offline.census.labels import labels_of
@@ -94,7 +94,7 @@ class FamilyData:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TrainingRows:
     """Rows to learn from: features [n, D], horizons [n] (NaN: none), fates [n], prompts [n]."""
 
     features: NDArray[np.float32]
@@ -103,20 +103,20 @@ class Rows:
     group: NDArray[np.int64]
     leaf: int
 
-    def of(self, kept: NDArray[np.bool_]) -> Rows:
-        return Rows(self.features[kept], self.horizon[kept], self.fate[kept], self.group[kept], self.leaf)
+    def of(self, kept: NDArray[np.bool_]) -> TrainingRows:
+        return TrainingRows(self.features[kept], self.horizon[kept], self.fate[kept], self.group[kept], self.leaf)
 
 
-def rows_of(data: FamilyData, *, whole: bool, splits: Iterable[str] = ("train", "calibrate")) -> Rows:
+def rows_of(data: FamilyData, *, whole: bool, splits: Iterable[str] = ("train", "calibrate")) -> TrainingRows:
     """Rows of all recorded guided runs of the prompts in `splits`, at every weight."""
     runs = np.flatnonzero(np.isin(data.split[data.prompt], list(splits)) & (data.fate[data.prompt] != ""))
     prompt = data.prompt[runs]
     if whole:
-        return Rows(data.whole[runs], data.a_star[prompt], data.fate[prompt], prompt, MIN_LEAF)
+        return TrainingRows(data.whole[runs], data.a_star[prompt], data.fate[prompt], prompt, MIN_LEAF)
     points = len(data.checkpoints)
     features = data.features[runs].reshape(runs.size * points, -1)
     horizon, fate = np.repeat(data.a_star[prompt], points), np.repeat(data.fate[prompt], points)
-    return Rows(features, horizon, fate, np.repeat(prompt, points), MIN_LEAF * points)
+    return TrainingRows(features, horizon, fate, np.repeat(prompt, points), MIN_LEAF * points)
 
 
 def families_of(census: Census) -> dict[str, str]:
@@ -134,7 +134,7 @@ def families_of(census: Census) -> dict[str, str]:
     return task_of
 
 
-def family_data(census: Census, task: str, reader: Reader, model_hash: str) -> FamilyData:
+def family_data(census: Census, task: str, reader: TextReader, model_hash: str) -> FamilyData:
     """The training data of a task of `census`. Raises `ValueError` where it lacks what gates need."""
     prompts = [prompt for prompt in census.of(task) if census.main_run in prompt.runs]
     if not prompts:

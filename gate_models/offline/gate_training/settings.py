@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class TrainSettings:
+class GateTrainSettings:
     """What gates are trained with."""
 
     seed: int = 0

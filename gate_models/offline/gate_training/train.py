@@ -16,7 +16,7 @@ from tqdm import tqdm
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
 from gate_models.features import vector
-from gate_models.features.argmax_fill import Reader
+from gate_models.features.argmax_fill import TextReader
 from gate_models.forest.heads import FateHeadEstimator, OrdinalHead
 from gate_models.forest.value_head import PRICES, ValueHead
 from gate_models.gates.learned import artifact
@@ -24,8 +24,15 @@ from gate_models.gates.learned.bundle import FateHead, GateBundle, HorizonHead
 from gate_models.gates.learned.regime import AuditedRegime
 from gate_models.offline.census.records import Census
 from gate_models.offline.census.store import load_census
-from gate_models.offline.gate_training.dataset import SPLITS, FamilyData, Rows, families_of, family_data, rows_of
-from gate_models.offline.gate_training.settings import TrainSettings
+from gate_models.offline.gate_training.dataset import (
+    SPLITS,
+    FamilyData,
+    TrainingRows,
+    families_of,
+    family_data,
+    rows_of,
+)
+from gate_models.offline.gate_training.settings import GateTrainSettings
 from gate_models.offline.gate_training.value_fit import fit_head, induce
 from gate_models.offline.runs.versions import software
 from gate_models.statistics.fixed_sequence import FixedSequenceTest, Setting
@@ -39,7 +46,7 @@ RISK_PRICE: Final = 0.002
 def train(
     folder: Path,
     out: Path,
-    settings: TrainSettings,
+    settings: GateTrainSettings,
     *,
     families: Iterable[str] | None = None,
     model: str | None = None,
@@ -63,14 +70,14 @@ def train(
     bundles = []
     for family in (bar := tqdm(wanted, unit="family")):
         bar.set_description(family)
-        data = family_data(census, known[family], Reader.of(loaded.spec, loaded.codec), loaded.spec.hash)
+        data = family_data(census, known[family], TextReader.of(loaded.spec, loaded.codec), loaded.spec.hash)
         bundle = train_family(data, census, loaded, settings)
         artifact.save(bundle, out / family)
         bundles.append(bundle)
     return bundles
 
 
-def train_family(data: FamilyData, census: Census, model: DenoisingModel, settings: TrainSettings) -> GateBundle:
+def train_family(data: FamilyData, census: Census, model: DenoisingModel, settings: GateTrainSettings) -> GateBundle:
     """All heads of one family from its training prompts, and the risk ladders from its calibration prompts."""
     train_prompts = data.of("train")
     rows = rows_of(data, whole=False, splits=("train",))
@@ -111,7 +118,7 @@ def constant_cut(data: FamilyData, width: int) -> float | None:
     return data.checkpoints[int(np.nanargmax(curve))]
 
 
-def _fates(rows: Rows, settings: TrainSettings) -> FateHead | None:
+def _fates(rows: TrainingRows, settings: GateTrainSettings) -> FateHead | None:
     """The causal fate head: one forest over all checkpoints."""
     if np.unique(rows.fate).size < 2:
         return None
@@ -119,7 +126,7 @@ def _fates(rows: Rows, settings: TrainSettings) -> FateHead | None:
     return FateHead(tuple(str(name) for name in head.classes_), head.flat().rounded())
 
 
-def _horizons(rows: Rows, settings: TrainSettings) -> HorizonHead | None:
+def _horizons(rows: TrainingRows, settings: GateTrainSettings) -> HorizonHead | None:
     """The causal ordinal head, on rows of prompts that have a horizon."""
     if np.unique(rows.group).size < MIN_HORIZONS:
         return None
@@ -160,7 +167,7 @@ def handoff_losses(stop: NDArray[np.bool_], value: NDArray[np.float64]) -> NDArr
     return losses
 
 
-def _evidence(data: FamilyData, census: Census, settings: TrainSettings, notes: list[str]) -> dict[str, Any]:
+def _evidence(data: FamilyData, census: Census, settings: GateTrainSettings, notes: list[str]) -> dict[str, Any]:
     trained = data.of("train")
     horizons = data.a_star[trained][np.isfinite(data.a_star[trained])]
     return {

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from gate_models.offline.order_study.learned_gates import is_recorded
 from gate_models.offline.order_study.matches import plain_policies
 from gate_models.offline.order_study.points import TAIL, Group, Point, frontier
-from gate_models.offline.order_study.switch_curve import FIRST, PLAIN, Curve, Move, at
+from gate_models.offline.order_study.switch_curve import FIRST, PLAIN, Move, SwitchCurve, at
 from gate_models.statistics.intervals import Estimate
 
 ORDERS: Final[Mapping[str, str]] = {"confidence order": "#4c72b0", "guidance first": "#c44e52"}
@@ -84,7 +84,7 @@ def plot_switch(moves: Sequence[Move], path: Path) -> None:
     panels.save(path, "success of runs that hand off there, S(t)")
 
 
-def _curve(axes: Any, order: str, curve: Curve, shift: float) -> None:
+def _curve(axes: Any, order: str, curve: SwitchCurve, shift: float) -> None:
     x = [fraction + shift for fraction in (*curve.fractions, 1.0)]
     label = f"{order}: S(T) = {curve.terminal.value:.2f}, a* = {at(curve.horizon)}"
     colour = COLOURS[order]

@@ -67,7 +67,7 @@ def matched_table(groups: Groups) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class OrderStudy:
     """Everything that a report shows."""
 
     groups: Groups
@@ -150,7 +150,7 @@ class Study:
     def _together(self, groups: Groups, names: Iterable[str]) -> list[str]:
         """`groups` pooled, over the study's policies and those in `names`."""
         policies = tuple(dict.fromkeys((*self.pooled, *names)))
-        kept, pooled = Study(groups, self.common, (), policies).families()
+        kept, pooled = OrderStudy(groups, self.common, (), policies).families()
         over = ", ".join(task for task, _ in kept)
         return [f"These families together ({over}):", pooled_table(pooled)] if pooled else []
 
@@ -170,7 +170,7 @@ class Study:
         if not matched:
             return []
         groups = {one.group: self.groups[one.group] for one in matched}
-        kept, pooled = Study(groups, self.common, (), self.pooled).families()
+        kept, pooled = OrderStudy(groups, self.common, (), self.pooled).families()
         names = [task for task, _ in kept or groups]
         parts = ["## Beside learned gates and measured horizons", _GATES, audit_match_table(matched)]
         parts += [f"The audit's gates over {', '.join(names)}:", gates_table(names, self.audits)]

@@ -19,7 +19,7 @@ from gate_models.offline.order_study.learned_gates import shipped_reports
 from gate_models.offline.order_study.plots import plot_frontiers, plot_switch
 from gate_models.offline.order_study.points import Group, Point, Texts, beside_recorded, points, read
 from gate_models.offline.order_study.policies import CALIBRATED, CHEAP, FACTORS, MAIN
-from gate_models.offline.order_study.report import Study
+from gate_models.offline.order_study.report import OrderStudy
 from gate_models.offline.order_study.switch_curve import moves
 from gate_models.offline.scorers.fluency import Fluency, load_judge
 
@@ -44,7 +44,7 @@ class StudySettings:
     """How the results were made, for the report."""
 
 
-def run(settings: StudySettings) -> Study:
+def run(settings: StudySettings) -> OrderStudy:
     """Pool the results and write the report, its numbers and its plots.
 
     Raises `OSError` where a file cannot be read, `ValueError` where two results do not go together.
@@ -54,7 +54,7 @@ def run(settings: StudySettings) -> Study:
     recorded, moved, switched, ablated = (
         read(paths)[0] for paths in (settings.recorded, settings.factors, settings.switch, settings.ablations)
     )
-    study = Study(
+    study = OrderStudy(
         groups=_points(texts, fluency),
         common=common | {"judge": fluency.judge.name},
         commands=settings.command,
@@ -74,7 +74,7 @@ def _points(texts: Mapping[Group, Texts], fluency: Fluency) -> dict[Group, list[
     return {group: points(samples, fluency) for group, samples in texts.items()}
 
 
-def write(study: Study, out: Path) -> None:
+def write(study: OrderStudy, out: Path) -> None:
     """`report.md`, `study.json` (a policy a line) and the plots, into a folder that is made where it is missing."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "report.md").write_text(study.markdown(), encoding="utf-8")

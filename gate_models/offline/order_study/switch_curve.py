@@ -30,7 +30,7 @@ SURE: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class SwitchCurve:
     """S(t) of one order: success of runs that hand off at each fraction, and of those that never do."""
 
     fractions: tuple[float, ...]
@@ -61,7 +61,7 @@ class Curve:
         return None if horizon.censored else horizon.step / self.steps
 
 
-def curves_of(setting: Setting, points: Sequence[Point]) -> dict[str, Curve]:
+def curves_of(setting: Setting, points: Sequence[Point]) -> dict[str, SwitchCurve]:
     """The switch curves of a group, by commit order; base decoding is both orders' S(0). Empty for mixed canvases."""
     if len(setting.steps) > 1:
         return {}
@@ -84,11 +84,11 @@ def curves_of(setting: Setting, points: Sequence[Point]) -> dict[str, Curve]:
     return {order: _curve(cuts, full, setting.steps[0], prompts) for order, (cuts, full) in parts.items()}
 
 
-def _curve(cuts: Mapping[float, Point], full: Point, steps: int, prompts: Sequence[str]) -> Curve:
+def _curve(cuts: Mapping[float, Point], full: Point, steps: int, prompts: Sequence[str]) -> SwitchCurve:
     fractions = sorted(cuts)
     every = [*(cuts[fraction] for fraction in fractions), full]
     matrix = np.array([[point.by_prompt[prompt] for point in every] for prompt in prompts])
-    return Curve(tuple(fractions), tuple(cuts[cut].success for cut in fractions), full.success, steps, matrix)
+    return SwitchCurve(tuple(fractions), tuple(cuts[cut].success for cut in fractions), full.success, steps, matrix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ class Move:
     """Where the horizon lies in both orders, and how often resampled prompts put it earlier or later."""
 
     group: Group
-    plain: Curve
-    first: Curve
+    plain: SwitchCurve
+    first: SwitchCurve
     prompts: int
     earlier: float
     later: float
@@ -121,7 +121,7 @@ class Move:
         }
 
 
-def _content(curve: Curve) -> dict[str, Any]:
+def _content(curve: SwitchCurve) -> dict[str, Any]:
     points = {f"{cut:g}": success.rounded for cut, success in zip(curve.fractions, curve.success, strict=True)}
     return {"success": points | {"1": curve.terminal.rounded}, "horizon": curve.horizon}
 

@@ -15,18 +15,18 @@ from gate_models.offline.repair_census.arms import CONTROL
 from gate_models.statistics.bootstrap import paired_bootstrap
 from gate_models.statistics.intervals import Estimate
 
-Unit = Mapping[str, Any]
+UnitEntry = Mapping[str, Any]
 ANCHORS: Final = ("pre", "post")
 FEWEST: Final = 5
 """Prompts that an interval needs: a bootstrap of fewer says more than is known."""
 
 
-def arms_of(unit: Unit, anchor: str) -> dict[tuple[str, int], Mapping[str, Any]]:
+def arms_of(unit: UnitEntry, anchor: str) -> dict[tuple[str, int], Mapping[str, Any]]:
     """A unit's arms at an anchor, by selector and K (restart and the control: 0)."""
     return {(arm["arm"], arm["count"]): arm for arm in unit.get("arms", ()) if arm["anchor"] == anchor}
 
 
-def successes(units: Iterable[Unit], anchor: str, arm: tuple[str, int]) -> dict[tuple[str, str], float]:
+def successes(units: Iterable[UnitEntry], anchor: str, arm: tuple[str, int]) -> dict[tuple[str, str], float]:
     """Success of an arm by (task, prompt), seeds averaged."""
     rates: dict[tuple[str, str], list[float]] = defaultdict(list)
     for unit in units:
@@ -42,7 +42,7 @@ def arm_of(name: str, count: int) -> tuple[str, int]:
 
 
 def gained(
-    units: Sequence[Unit], anchor: str, arm: tuple[str, int], other: tuple[str, int] = (CONTROL, 0)
+    units: Sequence[UnitEntry], anchor: str, arm: tuple[str, int], other: tuple[str, int] = (CONTROL, 0)
 ) -> tuple[Estimate, int] | None:
     """Success of an arm minus another's, paired by prompt, and the number of prompts; None without any."""
     rates, reference = successes(units, anchor, arm), successes(units, anchor, other)
@@ -57,7 +57,7 @@ def shown(gain: tuple[Estimate, int] | None) -> str:
     return estimate.signed if prompts >= FEWEST else f"{estimate.value:+.3f}"
 
 
-def gain(units: Sequence[Unit], anchor: str, arm: tuple[str, int], other: tuple[str, int] = (CONTROL, 0)) -> str:
+def gain(units: Sequence[UnitEntry], anchor: str, arm: tuple[str, int], other: tuple[str, int] = (CONTROL, 0)) -> str:
     """`gained`, as tables show it."""
     return shown(gained(units, anchor, arm, other))
 
@@ -68,7 +68,9 @@ def mean(values: Iterable[float]) -> str:
     return f"{np.mean(listed):.3f}" if listed else "-"
 
 
-def mean_gain(units: Sequence[Unit], anchor: str, selectors: Sequence[str], count: int) -> tuple[Estimate, int] | None:
+def mean_gain(
+    units: Sequence[UnitEntry], anchor: str, selectors: Sequence[str], count: int
+) -> tuple[Estimate, int] | None:
     """`gained` at K = `count`, averaged over selectors."""
     by_selector = [successes(units, anchor, arm_of(name, count)) for name in selectors]
     control = successes(units, anchor, (CONTROL, 0))
@@ -79,7 +81,7 @@ def mean_gain(units: Sequence[Unit], anchor: str, selectors: Sequence[str], coun
     return paired_bootstrap(means, control), len(shared)
 
 
-def agreement(units: Sequence[Unit], one: str, other: str, anchors: Sequence[str] = ANCHORS) -> str:
+def agreement(units: Sequence[UnitEntry], one: str, other: str, anchors: Sequence[str] = ANCHORS) -> str:
     """How often two selectors pick the same position at K = 1, over all anchored states."""
     same = [
         arms[one, 1]["positions"] == arms[other, 1]["positions"]

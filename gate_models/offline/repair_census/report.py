@@ -13,7 +13,7 @@ from gate_models.offline.repair_census.arms import CONTROL
 from gate_models.offline.repair_census.gains import (
     ANCHORS,
     FEWEST,
-    Unit,
+    UnitEntry,
     agreement,
     arm_of,
     arms_of,
@@ -70,7 +70,7 @@ PAPER_LESION: Final[Mapping[tuple[str, str, bool], str]] = {
 """Restored, present, occurrences, present if once (Appendix "Commitment Is Not Carried by a Fixed Token Position")."""
 
 
-def perplexity(units: Iterable[Unit], anchor: str, arm: tuple[str, int]) -> str:
+def perplexity(units: Iterable[UnitEntry], anchor: str, arm: tuple[str, int]) -> str:
     """Of the pooled tokens of an arm, by the shipped judge."""
     measured = [one for unit in units if (one := arms_of(unit, anchor).get(arm)) is not None]
     tokens = sum(one["nll_tokens"] for one in measured)
@@ -82,7 +82,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return markdown.table(heads, rows) + "\n"
 
 
-def selector_table(units: Sequence[Unit], selectors: Sequence[str], count: int) -> str:
+def selector_table(units: Sequence[UnitEntry], selectors: Sequence[str], count: int) -> str:
     """Success, gain and perplexity of every selector at both anchors, beside the paper's success and gain."""
     head = ["selector"]
     for anchor in ANCHORS:
@@ -98,11 +98,11 @@ def selector_table(units: Sequence[Unit], selectors: Sequence[str], count: int) 
     return _table(head, rows)
 
 
-def _of(units: Sequence[Unit], population: str) -> list[Unit]:
+def _of(units: Sequence[UnitEntry], population: str) -> list[UnitEntry]:
     return [unit for unit in units if unit["population"] == population]
 
 
-def cell_table(units: Sequence[Unit], selectors: Sequence[str], count: int) -> str:
+def cell_table(units: Sequence[UnitEntry], selectors: Sequence[str], count: int) -> str:
     """Gain over the control in every cell (anchor x population), the control's success above it, the paper's beside."""
     head = ["selector", *(_cell(units, *cell) for cell in CELLS)]
     rows = []
@@ -120,7 +120,7 @@ def cell_table(units: Sequence[Unit], selectors: Sequence[str], count: int) -> s
     return _table(head, rows)
 
 
-def _cell(units: Sequence[Unit], anchor: str, population: str) -> str:
+def _cell(units: Sequence[UnitEntry], anchor: str, population: str) -> str:
     return f"{anchor}, {population} ({len(_of(units, population))} runs)"
 
 
@@ -129,7 +129,7 @@ def _control(anchor: str, population: str) -> str:
     return "" if rate is None else f"{rate:.3f}"
 
 
-def certain_cells(units: Sequence[Unit], selectors: Sequence[str], counts: Sequence[int]) -> str:
+def certain_cells(units: Sequence[UnitEntry], selectors: Sequence[str], counts: Sequence[int]) -> str:
     """In how many cells each selector's gain is above, and below, 0 with 95 % confidence."""
     parts = []
     for name in selectors:
@@ -141,7 +141,7 @@ def certain_cells(units: Sequence[Unit], selectors: Sequence[str], counts: Seque
     return "Cells with an interval above 0, of those with one (the paper: 8 of 8 each): " + ", ".join(parts) + ".\n"
 
 
-def contrast_table(units: Sequence[Unit], counts: Sequence[int]) -> str:
+def contrast_table(units: Sequence[UnitEntry], counts: Sequence[int]) -> str:
     """Committor minus commit confidence, and how often they pick the same position, in every cell."""
     one, other = "committor", "commit_confidence"
     rows = []
@@ -157,7 +157,7 @@ def contrast_table(units: Sequence[Unit], counts: Sequence[int]) -> str:
     return _table(["cell", *(f"K={count}" for count in counts), "same position, K=1"], rows)
 
 
-def family_table(units: Sequence[Unit], selectors: Sequence[str], count: int, anchor: str) -> str:
+def family_table(units: Sequence[UnitEntry], selectors: Sequence[str], count: int, anchor: str) -> str:
     """Gain over the control of every family and population; the mean is over the paper's selectors that were run."""
     rows = []
     meant = [name for name in PAPER_SELECTORS if name in selectors]
@@ -181,7 +181,7 @@ def family_table(units: Sequence[Unit], selectors: Sequence[str], count: int, an
     return _table(["family", "prompts", CONTROL, *selectors, "mean of the paper's"], rows)
 
 
-def families_gaining(units: Sequence[Unit], selectors: Sequence[str], count: int) -> str:
+def families_gaining(units: Sequence[UnitEntry], selectors: Sequence[str], count: int) -> str:
     """In how many families the mean over the paper's selectors is above the control."""
     meant = [name for name in PAPER_SELECTORS if name in selectors]
     parts = []
@@ -193,14 +193,14 @@ def families_gaining(units: Sequence[Unit], selectors: Sequence[str], count: int
     return f"Families with a mean gain above 0: {', '.join(parts)} (the paper, pre: 12 of 12).\n"
 
 
-def anchor_steps(units: Sequence[Unit]) -> str:
+def anchor_steps(units: Sequence[UnitEntry]) -> str:
     """Where the anchors stand."""
     medians = ", ".join(f"{name} {np.median([unit['anchors'][name] for unit in units]):g}" for name in ANCHORS)
     kinds = ", ".join(f"{len(_of(units, population))} {population}" for population in POPULATIONS)
     return f"Intervened on: {kinds}. Median anchor steps: {medians}.\n"
 
 
-def length_audit(units: Sequence[Unit]) -> str:
+def length_audit(units: Sequence[UnitEntry]) -> str:
     """Masks left in any continuation, controls that the plain schedule reproduces, and mean lengths."""
     arms = [arm for unit in units for arm in unit.get("arms", ())]
     control = [arm for arm in arms if arm["arm"] == CONTROL]
@@ -216,7 +216,7 @@ def length_audit(units: Sequence[Unit]) -> str:
     )
 
 
-def lesion_table(units: Sequence[Unit]) -> str:
+def lesion_table(units: Sequence[UnitEntry]) -> str:
     """Keyword restored in place and present anywhere, by action and continuation."""
     groups: dict[tuple[str, str, bool], list[Mapping[str, Any]]] = defaultdict(list)
     for unit in units:
@@ -240,7 +240,7 @@ def lesion_table(units: Sequence[Unit]) -> str:
     return _table([*head, "the paper's four"], rows)
 
 
-def report(header: Mapping[str, Any], units: Sequence[Unit]) -> str:
+def report(header: Mapping[str, Any], units: Sequence[UnitEntry]) -> str:
     """The whole report as Markdown."""
     settings = header["settings"]
     selectors, counts = settings["selectors"], settings["counts"]

@@ -32,11 +32,11 @@ from gate_models.committor.horizon import freeze_states, grid_points
 from gate_models.offline.census.store import load_census
 from gate_models.offline.repair_census.arms import CONTROL, Anchored, Reopening, anchors_of, population_of
 from gate_models.offline.repair_census.lesion import lesion_unit
-from gate_models.offline.repair_census.settings import RepairSettings
+from gate_models.offline.repair_census.settings import RepairCensusSettings
 from gate_models.offline.repair_census.store import header_of, opened
-from gate_models.offline.repair_census.units import MEASURED, Unit, fresh_job, frozen_runs, units_of
+from gate_models.offline.repair_census.units import MEASURED, RepairUnit, fresh_job, frozen_runs, units_of
 from gate_models.offline.runs.versions import software
-from gate_models.offline.scorers.fluency import Judge, load_judge
+from gate_models.offline.scorers.fluency import FluencyModel, load_judge
 
 CONTROLS_AUDITED: Final = 2
 """Continuations of each control that are run again by the plain schedule."""
@@ -62,7 +62,7 @@ class Sweep:
 class RepairCensus:
     """Holds the model and its engine; `measure` does one unit."""
 
-    def __init__(self, settings: RepairSettings, model: DenoisingModel, judge: Judge) -> None:
+    def __init__(self, settings: RepairCensusSettings, model: DenoisingModel, judge: FluencyModel) -> None:
         self.settings, self.model, self.judge = settings, model, judge
         runner = Runner(model, invariant=settings.invariant)
         self.engine = Engine(model, runner=runner, scheduler=Scheduler(settings.max_rows, 2**62))
@@ -74,14 +74,14 @@ class RepairCensus:
             pass
         return [handle.result() for handle in handles]
 
-    def measure(self, unit: Unit, done: Counter[tuple[str, str]] | None = None) -> dict[str, Any]:
+    def measure(self, unit: RepairUnit, done: Counter[tuple[str, str]] | None = None) -> dict[str, Any]:
         """Everything of one unit, as it is written. `done`: units that were intervened on, by (task, population)."""
         before = self.engine.runner.counts.total
         done = Counter() if done is None else done
         key: dict[str, Any] = {"task": unit.prompt.task, "prompt": unit.prompt.id, "seed": unit.seed}
         return key | self._measure(unit, done) | {"rows": self.engine.runner.counts.total - before}
 
-    def _measure(self, unit: Unit, done: Counter[tuple[str, str]]) -> dict[str, Any]:
+    def _measure(self, unit: RepairUnit, done: Counter[tuple[str, str]]) -> dict[str, Any]:
         def enough(population: str) -> bool:
             limit = self.settings.most
             return population == OTHER or (limit is not None and done[unit.prompt.task, population] >= limit)
@@ -118,7 +118,7 @@ class RepairCensus:
         states = [Anchored(self.model, outcome, predicate, name, step) for name, step in anchors.items()]
         return content | {"anchors": anchors, "arms": [arm for state in states for arm in self._arms(state, predicate)]}
 
-    def _recorded(self, unit: Unit) -> DecodingResult:
+    def _recorded(self, unit: RepairUnit) -> DecodingResult:
         """The recorded run. Raises `ValueError` where a census's is not reproduced."""
         job = fresh_job(self.model, unit, self.settings) if unit.frozen is None else unit.frozen.job
         (outcome,) = self.decode([job])
@@ -129,7 +129,7 @@ class RepairCensus:
             )
         return outcome
 
-    def _sweep(self, unit: Unit, outcome: DecodingResult) -> Sweep:
+    def _sweep(self, unit: RepairUnit, outcome: DecodingResult) -> Sweep:
         label, points = "/".join(map(str, unit.key)), grid_points(outcome.job.steps)
         states = freeze_states(outcome, label, self.model.spec.mask_id, points)
         judge, count = judge_of(self.model, unit.prompt.constraint), self.settings.continuations
@@ -188,7 +188,7 @@ class RepairCensus:
         return {"control_equal": sum(equal), "control_compared": count}
 
 
-def run(settings: RepairSettings, out: Path, census: Path | None = None) -> int:
+def run(settings: RepairCensusSettings, out: Path, census: Path | None = None) -> int:
     """Measure what the file `out` lacks; returns the units looked at.
 
     `census`: folder of a census whose frozen runs are reopened. Raises `ValueError` where the file holds another repair

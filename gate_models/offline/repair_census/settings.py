@@ -18,7 +18,7 @@ ADDED_SELECTORS: Final[tuple[Selector, ...]] = ("constraint_aware", "keyword_arg
 
 
 @dataclass(frozen=True, slots=True)
-class RepairSettings:
+class RepairCensusSettings:
     """What a repair census is made from; the first line of its file."""
 
     subtasks: tuple[str, ...]

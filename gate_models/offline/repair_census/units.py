@@ -26,14 +26,14 @@ from gate_models.offline.census.records import Census, CensusError
 from gate_models.offline.census.settings import CensusSettings
 from gate_models.offline.census.worker import run_job
 from gate_models.offline.repair_census.arms import recorded_job
-from gate_models.offline.repair_census.settings import RepairSettings
+from gate_models.offline.repair_census.settings import RepairCensusSettings
 
 MEASURED: Final = "measured"
 """Source of a sweep that this census ran itself."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Frozen:
+class FrozenRun:
     """What a census knows of a prompt's recorded run: its tokens [L], its verdict, and q0, qg [F] at steps `grid`."""
 
     job: Job
@@ -46,19 +46,19 @@ class Frozen:
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class RepairUnit:
     """One recorded run."""
 
     prompt: TaskPrompt
     seed: int
-    frozen: Frozen | None = None
+    frozen: FrozenRun | None = None
 
     @property
     def key(self) -> tuple[str, str, int]:
         return self.prompt.task, self.prompt.id, self.seed
 
 
-def units_of(settings: RepairSettings, known: dict[tuple[str, str], Frozen]) -> list[Unit]:
+def units_of(settings: RepairCensusSettings, known: dict[tuple[str, str], FrozenRun]) -> list[RepairUnit]:
     """The runs: subtasks take turns, so that a census that is cut off is balanced.
 
     A prompt that is `known` by (task, id) has the one run that was frozen, any other `settings.seeds`.
@@ -67,14 +67,16 @@ def units_of(settings: RepairSettings, known: dict[tuple[str, str], Frozen]) -> 
     return [unit for turn in zip_longest(*by_task) for unit in turn if unit is not None]
 
 
-def _runs_of(task: str, settings: RepairSettings, known: dict[tuple[str, str], Frozen]) -> Iterator[Unit]:
+def _runs_of(
+    task: str, settings: RepairCensusSettings, known: dict[tuple[str, str], FrozenRun]
+) -> Iterator[RepairUnit]:
     for prompt in load_task(task, settings.prompts):
         frozen = known.get((task, prompt.id))
         for seed in range(1 if frozen else settings.seeds):
-            yield Unit(prompt, seed, frozen)
+            yield RepairUnit(prompt, seed, frozen)
 
 
-def fresh_job(model: DenoisingModel, unit: Unit, settings: RepairSettings) -> Job:
+def fresh_job(model: DenoisingModel, unit: RepairUnit, settings: RepairCensusSettings) -> Job:
     """The run to record for a prompt that no census knows: full CFG on its own canvas."""
     prompt = unit.prompt
     return recorded_job(
@@ -89,7 +91,9 @@ def fresh_job(model: DenoisingModel, unit: Unit, settings: RepairSettings) -> Jo
     )
 
 
-def frozen_runs(census: Census, model: DenoisingModel, settings: RepairSettings) -> dict[tuple[str, str], Frozen]:
+def frozen_runs(
+    census: Census, model: DenoisingModel, settings: RepairCensusSettings
+) -> dict[tuple[str, str], FrozenRun]:
     """The frozen runs of a census by (task, prompt id); prompts whose sweep is not complete are left out.
 
     Raises `CensusError` where it is of another model, weight or mode than `settings` ask for.
@@ -111,7 +115,7 @@ def frozen_runs(census: Census, model: DenoisingModel, settings: RepairSettings)
             continue
         item = CensusUnit(prompt, run.split, run.gen_length, run.steps)
         job = run_job(model, made_with, item, made_with.weight, 0)
-        runs[record.key] = Frozen(
+        runs[record.key] = FrozenRun(
             job=recorded_job(replace(job, predicate=parse(prompt.constraint), record="commits")),
             tokens=run.tokens,
             satisfied=run.success,

@@ -41,7 +41,7 @@ class WorkerError(RuntimeError):
     """A worker that could not start, raised, or kept dying; the message is what it said."""
 
 
-class StoppedError(Exception):
+class PoolStoppedError(Exception):
     """The run was asked to stop."""
 
 
@@ -77,18 +77,18 @@ class Processes(Generic[I, R]):
             live.pipe.close()
 
     def stop(self) -> None:
-        """Make `map` raise `StoppedError` soon; safe to call from a signal handler."""
+        """Make `map` raise `PoolStoppedError` soon; safe to call from a signal handler."""
         self._stopping = True
 
     def ready(self) -> Any:
-        """Wait for the workers; their `info`. Raises `WorkerError`, `StoppedError`."""
+        """Wait for the workers; their `info`. Raises `WorkerError`, `PoolStoppedError`."""
         info: Any = None
         for live in self._live:
             info = self._ready(live)
         return info
 
     def map(self, items: Iterable[I], progress: Report, *, tick: Callable[[], None] = lambda: None) -> Iterator[R]:
-        """Results as they come. `tick` is called about once a second. Raises `WorkerError`, `StoppedError`."""
+        """Results as they come. `tick` is called about once a second. Raises `WorkerError`, `PoolStoppedError`."""
         waiting = deque((item, 0) for item in items)
         idle = list(self._live)
         while waiting or len(idle) < len(self._live):
@@ -119,7 +119,7 @@ class Processes(Generic[I, R]):
 
     def _check_stop(self) -> None:
         if self._stopping:
-            raise StoppedError
+            raise PoolStoppedError
 
     def _start(self) -> _Process[I]:
         ours, theirs = self._context.Pipe()

@@ -128,15 +128,28 @@ def summarise(samples: Sequence[Mapping[str, Any]], seconds: float) -> dict[str,
 
 
 HEADS: Final = (
-    *("policy", "success", "95 %", "ppl", "repeats", "words", "distinct-2", "rows / text", "of full CFG"),
+    *(
+        "policy",
+        "success",
+        "95 %",
+        "accepted",
+        "readable",
+        "ppl",
+        "repeats",
+        "words",
+        "distinct-2",
+        "rows / text",
+        "of full CFG",
+    ),
     *("tokens / text", "s / text"),
 )
 
 
-def table(task: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """A Markdown table of one task."""
+def table(task: str, rows: Mapping[str, Mapping[str, Any]], people: Mapping[str, Any] | None = None) -> str:
+    """A Markdown table of one task; its last row holds what the judge says of texts by `people`."""
     fallen = {f"{name}: {fall['reason']}" for name, row in rows.items() if (fall := row.get("fallback"))}
-    lines = [f"\n{task}\n", markdown.table(HEADS, [_row(name, row) for name, row in rows.items()])]
+    last = [] if people is None else [_people(people)]
+    lines = [f"\n{task}\n", markdown.table(HEADS, [*(_row(name, row) for name, row in rows.items()), *last])]
     return "\n".join([*lines, *(f"\nFalls back to full CFG: {line}" for line in sorted(fallen))])
 
 
@@ -146,6 +159,8 @@ def _row(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
         name + (" (falls back)" if row.get("fallback") else ""),  # full CFG stands for a gate that the setting lacks
         f"{row['success']:.3f}",
         f"{low:.2f}-{high:.2f}",
+        _share(row.get("accepted")),
+        _share(row.get("readable")),
         _number((row.get("fluency") or {}).get("perplexity")),
         f"{row['adjacent_repeat_rate']:.2f}",
         f"{row['mean_words']:.1f}",
@@ -155,6 +170,16 @@ def _row(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
         f"{row['tokens_per_sample']:.0f}",
         f"{row['seconds_per_sample']:.3f}",
     )
+
+
+def _people(people: Mapping[str, Any]) -> tuple[str, ...]:
+    """Texts by people answer no prompt of the task: they have a readable share alone."""
+    cells = dict.fromkeys(HEADS, "-") | {"policy": "texts by people", "readable": _share(people["readable"])}
+    return tuple(cells.values())
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
 
 
 def _number(value: float | None) -> str:

@@ -21,7 +21,7 @@ from gate_models.offline.scorers.ngram import NgramModel, Score
 SHIPPED = "shipped n-gram"
 
 
-class Judge(Protocol):
+class FluencyModel(Protocol):
     """Scores texts one by one: a text's score never depends on the others of the call."""
 
     name: str
@@ -86,7 +86,7 @@ class CausalJudge:
 class Fluency:
     """A judge that scores each text once; arms share most of their texts."""
 
-    judge: Judge
+    judge: FluencyModel
     known: dict[str, Score] = field(default_factory=dict)
 
     def perplexity(self, texts: Sequence[str]) -> float | None:
@@ -109,12 +109,12 @@ def shipped_judge() -> NgramJudge:
     return NgramJudge(NgramModel.load(artifact_folder() / "ngram.npz"))
 
 
-def load_judge(path: str | Path | None = None, device: str = "cpu") -> Judge:
+def load_judge(path: str | Path | None = None, device: str = "cpu") -> FluencyModel:
     """The shipped judge, or the causal model in the folder `path`."""
     return shipped_judge() if path is None else CausalJudge(path, device)
 
 
-def fluency(judge: Judge, texts: Sequence[str]) -> dict[str, Any]:
+def fluency(judge: FluencyModel, texts: Sequence[str]) -> dict[str, Any]:
     """Per-token NLL over all texts, and its exponential; both None where there is no token."""
     scores = judge.score(texts)
     tokens = sum(score.tokens for score in scores)

@@ -21,7 +21,7 @@ from typing import Final, Literal
 import torch
 from torch import Tensor
 
-from gate_models.offline.toy.model import Canvas, ToyTables
+from gate_models.offline.toy.model import ToyCanvas, ToyTables
 
 Phase = Literal["guided", "base"]
 GUIDED_ORDERS: Final = frozenset({"guidance_boost", "boost_confidence", "conditional"})
@@ -331,7 +331,7 @@ class StepLaw:
         return torch.where(self.masked, self.at_tokens(delta), 0.0).sum(-1) / self.rules.temperature
 
 
-def schedule(rules: Rules, canvas: Canvas, step: int, width: int) -> Step:
+def schedule(rules: Rules, canvas: ToyCanvas, step: int, width: int) -> Step:
     """Masks left over steps left, rounded up, from one block to the next; a wide phase commits at least `width`."""
     length, block = canvas.length, rules.block_length or canvas.length
     per_block = rules.steps * block // length

@@ -34,7 +34,7 @@ Logits = Callable[[tuple[int | None, ...]], Sequence[Sequence[float]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Canvas:
+class ToyCanvas:
     """Numbers the states of L positions over A tokens and MASK."""
 
     alphabet: int
@@ -78,7 +78,7 @@ class Canvas:
 class ToyTables:
     """Conditional and unconditional logits [states, L, vocabulary], float64."""
 
-    canvas: Canvas
+    canvas: ToyCanvas
     conditional: Tensor
     unconditional: Tensor
     end_is_token: bool = False
@@ -97,7 +97,7 @@ class ToyTables:
         return table[..., : self.canvas.alphabet]
 
 
-def _with_suppressed(logits: Tensor, canvas: Canvas, end_is_token: bool, seed: int) -> Tensor:
+def _with_suppressed(logits: Tensor, canvas: ToyCanvas, end_is_token: bool, seed: int) -> Tensor:
     extra = 1 if end_is_token else 2
     loud = np.random.Generator(np.random.Philox(seed)).normal(4.0, 1.0, (canvas.states, canvas.length, extra))
     return torch.cat([logits, torch.from_numpy(loud)], -1)
@@ -110,7 +110,7 @@ def random_tables(
 
     Ties have probability 0; `exact_step` refuses the tables where two scores come within 1e-9.
     """
-    canvas = Canvas(alphabet, length)
+    canvas = ToyCanvas(alphabet, length)
     generator = np.random.Generator(np.random.Philox(seed))
     shape = (canvas.states, length, alphabet)
     both = [torch.from_numpy(generator.normal(0.0, spread, shape)) for _ in range(2)]
@@ -118,7 +118,7 @@ def random_tables(
     return ToyTables(canvas, conditional, unconditional, end_is_token)
 
 
-def designed_tables(canvas: Canvas, conditional: Logits, unconditional: Logits | None = None) -> ToyTables:
+def designed_tables(canvas: ToyCanvas, conditional: Logits, unconditional: Logits | None = None) -> ToyTables:
     """Tables from functions of the canvas; without `unconditional` guidance has no direction (u = c)."""
     states = [canvas.tokens(number) for number in range(canvas.states)]
     tables = [

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gate_models.offline.gate_audit.settings import AuditSettings
-from gate_models.offline.gate_training.settings import ConstantPlan, TrainSettings
+from gate_models.offline.gate_training.settings import ConstantPlan, GateTrainSettings
 from service.commands.options import (
     DECODING,
     MACHINE,
@@ -35,9 +35,9 @@ FolderOption = Annotated[
 
 @app.command("train", cls=Command)
 @earlier_names(families="family")
-@from_settings(TrainSettings, "error", panel=MEASUREMENT, code=1)
+@from_settings(GateTrainSettings, "error", panel=MEASUREMENT, code=1)
 def train(
-    settings: TrainSettings,
+    settings: GateTrainSettings,
     census: Annotated[Path, typer.Option(help="Folder of a census (astargate census), whole or compact.")],
     out: Annotated[Path, typer.Option(help="Folder for the gates, one subfolder a family.")],
     family: Annotated[

@@ -78,10 +78,10 @@ def sheet(
     model: Annotated[str, typer.Option(help="'mini' or a checkpoint folder.")] = "mini",
 ) -> None:
     """Decode texts under many policies, add texts by people, and write them as a sheet to label."""
-    from gate_models.offline.judge.labels import collect  # noqa: PLC0415
+    from gate_models.offline.evaluation import label_sheet  # noqa: PLC0415
 
     try:
-        written = collect.run(data, out, texts, seed, model)
+        written = label_sheet.run(data, out, texts, seed, model)
     except (OSError, ValueError) as error:
         typer.echo(f"judge-sheet: {error}", err=True)
         raise typer.Exit(2) from None

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gate_models.offline.repair_census.settings import RepairSettings
+from gate_models.offline.repair_census.settings import RepairCensusSettings
 from service.commands.options import MEASUREMENT, OPTIONS, Command, Opt, failures, from_settings, group, writable
 
 app = group("Measure what reopening positions of a failed text gains.")
@@ -16,7 +16,7 @@ ReportOption = Annotated[Path | None, typer.Option(help="Write the tables here (
 
 @app.command("run", cls=Command)
 @from_settings(
-    RepairSettings,
+    RepairCensusSettings,
     "repair run",
     panel=MEASUREMENT,
     options={
@@ -27,7 +27,7 @@ ReportOption = Annotated[Path | None, typer.Option(help="Write the tables here (
     },
 )
 def run(
-    settings: RepairSettings,
+    settings: RepairCensusSettings,
     out: Annotated[Path, typer.Option(help="File of the census (JSON lines); one that is there is gone on with.")],
     census: Annotated[
         Path | None, typer.Option(help="Folder of a census: its frozen runs are reopened, its horizons used.")

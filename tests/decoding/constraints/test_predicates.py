@@ -255,6 +255,7 @@ def test_shipped_sentiment_reports_its_accuracy():
     assert set(card["licences"]) == {"SST-2", "VADER lexicon"}
 
 
+@pytest.mark.slow  # all of them together
 @pytest.mark.parametrize("kind", REGISTRY)
 @pytest.mark.parametrize(
     "text",

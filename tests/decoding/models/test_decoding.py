@@ -51,6 +51,7 @@ def invariant(model: DenoisingModel) -> Iterator[Engine]:
         yield engine
 
 
+@pytest.mark.slow  # all of them together
 @pytest.mark.parametrize(("length", "steps", "block"), [(16, 16, None), (16, 16, 4), (24, 9, 8), (10, 14, 5)])
 @pytest.mark.parametrize("scale", [0.0, 2.0])
 def test_serial_greedy_decoding_equals_the_published_loop(

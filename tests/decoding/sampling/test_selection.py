@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decoding.sampling.commit_order import CONFIDENCE_KINDS, ORDERS, Order
 from decoding.sampling.kernel import Candidates
-from decoding.sampling.selection import Limits, Standing, in_margins, inside_words, select
+from decoding.sampling.selection import CommitLimits, Standing, in_margins, inside_words, select
 
 MASK = 99
 
@@ -33,7 +33,7 @@ def test_boosted_tokens_are_committed_once_each_between_schedule_and_width(data:
     canvas = np.array([MASK] * size + data.draw(st.lists(st.integers(0, 5), max_size=3)))
     late = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))
     every = np.arange(size)
-    limits = Limits(scheduled, max(scheduled, width), boost=0.5)
+    limits = CommitLimits(scheduled, max(scheduled, width), boost=0.5)
     chosen = select(
         candidates(tokens, boost),
         every,
@@ -68,7 +68,7 @@ def chosen_of(
         every,
         order=order,
         uniforms=torch.zeros(len(boost)),
-        limits=Limits(count, count),
+        limits=CommitLimits(count, count),
         canvas=np.full(len(boost), MASK),
         standing=Standing(np.isin(every, started), np.isin(every, margin), np.zeros(len(boost), dtype=bool)),
     ).tolist()

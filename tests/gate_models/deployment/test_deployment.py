@@ -11,9 +11,9 @@ import pytest
 
 from gate_models.offline.deployment import report
 from gate_models.offline.deployment.results import (
+    BestOfCurve,
     BestOfN,
-    Curve,
-    Row,
+    PolicyRow,
     _between,
     best_of_curve,
     beyond,
@@ -80,7 +80,7 @@ def test_a_policy_is_compared_at_its_own_rows() -> None:
     prompts = tuple(f"p{index:02}" for index in range(40))
     half = np.array([[index % 2 == 0, True] for index in range(40)], dtype=np.float64)
     rows = np.array([[10.0, 10.0 if index % 2 == 0 else 20.0] for index in range(40)])
-    curve = Curve("base:best2", prompts, rows, half)
+    curve = BestOfCurve("base:best2", prompts, rows, half)
     own = [sample(prompt, True, 12) for prompt in prompts]
     comparison = beyond(own, curve)
     assert comparison is not None
@@ -168,10 +168,10 @@ def test_first_passes_are_policies_of_their_own() -> None:
     assert [row["rows"] for row in truncated(repaired, 2)] == [26, 20]
 
 
-def row(policy: str, success: float, rows: float, **best_of: tuple[float, float] | None) -> Row:
+def row(policy: str, success: float, rows: float, **best_of: tuple[float, float] | None) -> PolicyRow:
     around = Estimate(success, success, success, "wilson")
     beside = {name: BestOfN(bounds, None) for name, bounds in best_of.items()}
-    return Row(policy, 9, around, rows, None, None, None, None, 0.0, beside)
+    return PolicyRow(policy, 9, around, rows, None, None, None, None, 0.0, beside)
 
 
 @pytest.mark.parametrize(

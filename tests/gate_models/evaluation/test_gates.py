@@ -11,7 +11,7 @@ import pytest
 from decoding.gates.builtin import NeverGate
 from decoding.models.bert_mini.network import MiniModel
 from decoding.policy.gate import GateSettings
-from gate_models.features.argmax_fill import Reader
+from gate_models.features.argmax_fill import TextReader
 from gate_models.gates.calibrated.constant import ConstantGates
 from gate_models.gates.calibrated.files import shipped_file
 from gate_models.gates.learned.bundle import GateBundle
@@ -22,7 +22,7 @@ from gate_models.offline.evaluation import jobs as evaluate_jobs
 from gate_models.offline.evaluation import measured_horizons
 from gate_models.offline.evaluation import run as evaluate
 from gate_models.offline.evaluation.jobs import EvaluationJobs
-from gate_models.offline.evaluation.measured_horizons import MeasuredHorizon, check_recorded, horizons_in
+from gate_models.offline.evaluation.measured_horizons import PromptHorizon, check_recorded, horizons_in
 from gate_models.offline.evaluation.run import EvaluateSettings
 from gate_models.offline.runs.result_file import table
 from gate_models.policies.names import parse_policy
@@ -46,7 +46,7 @@ def model(bundle: GateBundle, monkeypatch: pytest.MonkeyPatch) -> MiniModel:
     """The tiny model, with a gate for `TASK` in place of the package's."""
     tiny = tiny_model()
     monkeypatch.setattr(evaluate, "load_model", lambda *_, **__: tiny)
-    held = LearnedGates([bundle], ConstantGates(()), Reader.of(tiny.spec, tiny.codec))
+    held = LearnedGates([bundle], ConstantGates(()), TextReader.of(tiny.spec, tiny.codec))
     monkeypatch.setattr(evaluate_jobs, "shipped_gates", lambda _: held)
     return tiny
 
@@ -187,7 +187,7 @@ def test_a_measured_horizon_is_where_the_census_has_it(model: MiniModel) -> None
 def test_what_a_census_lacks_is_refused(
     prompts: list[TaskPrompt], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    held = {(TASK, prompts[0].id): MeasuredHorizon(gates.regime("hash"), 5)}
+    held = {(TASK, prompts[0].id): PromptHorizon(gates.regime("hash"), 5)}
     monkeypatch.setattr(measured_horizons, "horizons_in", lambda _: held)
     named = [parse_policy("recorded:k8")]
     check_recorded(named, "census", {TASK: prompts[:1]})

@@ -10,7 +10,7 @@ import pytest
 from decoding.gates.builtin import DrainedGate, NeverGate
 from decoding.models.bert_mini.network import MiniModel
 from decoding.request.job import regime_of
-from gate_models.features.argmax_fill import Reader
+from gate_models.features.argmax_fill import TextReader
 from gate_models.gates.calibrated.constant import ConstantCut, ConstantGates
 from gate_models.gates.calibrated.drained import DrainedGates, DrainedThreshold
 from gate_models.gates.resolver import LearnedGates
@@ -30,7 +30,9 @@ SETTINGS = EvaluateSettings(("few-keywords",), ("base",), n=2, threads=1)
 
 def hold(monkeypatch: pytest.MonkeyPatch, held: ConstantGates) -> None:
     """The calibrated gates alone, none learned."""
-    monkeypatch.setattr(jobs, "shipped_gates", lambda model: LearnedGates((), held, Reader.of(model.spec, model.codec)))
+    monkeypatch.setattr(
+        jobs, "shipped_gates", lambda model: LearnedGates((), held, TextReader.of(model.spec, model.codec))
+    )
 
 
 def test_own_canvas_and_ablation_are_results_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

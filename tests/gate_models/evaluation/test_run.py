@@ -248,7 +248,7 @@ def test_a_table_shows_no_perplexity_where_there_is_none() -> None:
         "seconds_per_sample": 0.1,
         "fluency": {"perplexity": None},
     }
-    assert "| base | 0.500 | 0.40-0.60 | - | 0.00 | 9.0 | 0.50 | 16.0 | 50% | 640 | 0.100 |" in table(
+    assert "| base | 0.500 | 0.40-0.60 | - | - | - | 0.00 | 9.0 | 0.50 | 16.0 | 50% | 640 | 0.100 |" in table(
         "t", {"base": row}
     )
     assert "| 88 |" in table("t", {"base": row | {"fluency": {"perplexity": 88.2}}})

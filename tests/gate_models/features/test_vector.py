@@ -12,7 +12,7 @@ from decoding.engine.engine import Engine
 from decoding.gates.protocol import GateView
 from decoding.request.job import regime_of
 from gate_models.features import vector as features
-from gate_models.features.argmax_fill import Reader
+from gate_models.features.argmax_fill import TextReader
 from gate_models.features.commit_order import commit_order_features
 from tests.decoding.tiny import job, tiny_model
 
@@ -46,7 +46,7 @@ def test_groups_partition_the_names_and_the_schema_follows_them():
 
 @pytest.mark.parametrize("step", [0, 1, 3, 11, 12])
 def test_every_prefix_has_finite_features_of_the_declared_names(run, step):
-    reader = Reader.of(run[0].spec, run[0].codec)
+    reader = TextReader.of(run[0].spec, run[0].codec)
     named = features.named(view(run, step), reader)
     assert tuple(named) == features.NAMES
     assert np.isfinite(features.vector(view(run, step), reader)).all()
@@ -55,7 +55,7 @@ def test_every_prefix_has_finite_features_of_the_declared_names(run, step):
 def test_features_before_a_step_do_not_depend_on_that_step_or_later_ones(run):
     """Two runs that share a prefix have the same features at its end (contract 9)."""
     model, recorded, steps = run
-    reader = Reader.of(model.spec, model.codec)
+    reader = TextReader.of(model.spec, model.codec)
     engine = Engine(model)
     other = engine.submit(replace(recorded, noise=replace(recorded.noise, seed=99)))
     while engine.step():
@@ -70,7 +70,7 @@ def test_features_before_a_step_do_not_depend_on_that_step_or_later_ones(run):
 
 def test_the_fill_is_judged_as_a_text(run):
     model, _, steps = run
-    named = features.named(view(run, 12), Reader.of(model.spec, model.codec))
+    named = features.named(view(run, 12), TextReader.of(model.spec, model.codec))
     tokens = {p: t for stats in steps for p, t in zip(stats.positions, stats.tokens, strict=True)}
     ids = [tokens[p] for p in range(12)]
     ends = [i for i, token in enumerate(ids) if token in model.spec.end_ids]

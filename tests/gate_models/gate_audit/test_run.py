@@ -11,7 +11,7 @@ from decoding.engine.engine import Engine
 from decoding.gates.builtin import DrainedGate, FractionGate, NeverGate
 from decoding.policy.gate import GateSettings
 from decoding.policy.presets import resolve_policy
-from gate_models.features.argmax_fill import Reader
+from gate_models.features.argmax_fill import TextReader
 from gate_models.gates.learned.gates import PolicyGate, RawGate, ValueGate
 from gate_models.offline.benchmarks.tasks import TaskPrompt
 from gate_models.offline.gate_audit.accuracy import cross_validated
@@ -74,7 +74,7 @@ def test_rows_of_branches_are_those_of_the_policy(swept, held):
 
 
 def learned(held, model):
-    common = (held.version, held.checkpoints, Reader.of(model.spec, model.codec))
+    common = (held.version, held.checkpoints, TextReader.of(model.spec, model.codec))
     yield FractionGate(0.3)
     yield NeverGate()
     yield DrainedGate(0.5)
@@ -105,7 +105,7 @@ def test_what_is_read_off_is_what_the_engine_does(model, swept, held, index):
 
 def test_sources_tables_and_plot(model, swept, held, tmp_path):
     runs, _ = swept
-    reader = Reader.of(model.spec, model.codec)
+    reader = TextReader.of(model.spec, model.codec)
     data = dataclasses.replace(gates.family_data(model.spec.hash, length=LENGTH), prompts=_named(120))
     arms = all_arms(runs, held, reader, (1, 8), SETTINGS.gates, data)
     measured = results(arms, Fluency(load_judge()))

@@ -10,7 +10,7 @@ import pytest
 from decoding.models.registry import load_model
 from decoding.policy.gate import GateSettings
 from gate_models.features import vector
-from gate_models.features.argmax_fill import Reader
+from gate_models.features.argmax_fill import TextReader
 from gate_models.gates.calibrated.constant import ConstantGates
 from gate_models.gates.learned import artifact
 from gate_models.gates.resolver import LearnedGates
@@ -20,7 +20,7 @@ from gate_models.offline.census.settings import CensusSettings
 from gate_models.offline.census.store import load_census, write_shard
 from gate_models.offline.census.worker import decode_items
 from gate_models.offline.gate_training.dataset import families_of, family_data
-from gate_models.offline.gate_training.settings import TrainSettings
+from gate_models.offline.gate_training.settings import GateTrainSettings
 from gate_models.offline.gate_training.train import constant_cut, train
 from gate_models.offline.runs.result_file import write_json
 from tests.gate_models import synthetic_gates as gates
@@ -58,7 +58,7 @@ def test_training_data_come_from_the_census(folder):
     census = load_census(folder)
     model = load_model(census.manifest["model"])
     assert families_of(census) == {"ifeval-no-comma": "ifeval-no-comma"}
-    data = family_data(census, "ifeval-no-comma", Reader.of(model.spec, model.codec), model.spec.hash)
+    data = family_data(census, "ifeval-no-comma", TextReader.of(model.spec, model.codec), model.spec.hash)
     assert data.at.tolist() == [1, 2, 5, 6]
     assert data.widths == (1, 4)
     assert data.features.shape == (45 * 3, 4, len(vector.NAMES))  # two runs at w = 2, one at 1; w = 0 teaches nothing
@@ -70,12 +70,12 @@ def test_training_data_come_from_the_census(folder):
     assert data.value(4)[row].tolist() == (data.guided[row] - data.base[4][row]).tolist()
     assert data.main_run()[row] == next(i for i in np.flatnonzero(data.main) if data.prompt[i] == row)
     again = load_census(folder, heavy=False)
-    light = family_data(again, "ifeval-no-comma", Reader.of(model.spec, model.codec), model.spec.hash)
+    light = family_data(again, "ifeval-no-comma", TextReader.of(model.spec, model.codec), model.spec.hash)
     assert (light.features == data.features).all()
 
 
 def test_one_command_trains_gates_that_serve(folder, tmp_path):
-    settings = TrainSettings(trees=20)
+    settings = GateTrainSettings(trees=20)
     (bundle,) = train(folder, tmp_path, settings)
     loaded = artifact.load(tmp_path / "ifeval-no-comma")
     assert loaded.version == bundle.version
@@ -88,7 +88,7 @@ def test_one_command_trains_gates_that_serve(folder, tmp_path):
         assert same[0] == same[1]
     assert repeated.version == bundle.version
     model = load_model(str(load_census(folder).manifest["model"]))
-    resolver = LearnedGates([loaded], ConstantGates(()), Reader.of(model.spec, model.codec))
+    resolver = LearnedGates([loaded], ConstantGates(()), TextReader.of(model.spec, model.codec))
     regime = gates.regime(model.spec.hash, "ifeval-no-comma", 8)
     assert resolver.resolve(GateSettings("value"), regime).gate is not None
     assert resolver.resolve(GateSettings("value"), replace(regime, tail_width=8)).gate is None
@@ -97,9 +97,9 @@ def test_one_command_trains_gates_that_serve(folder, tmp_path):
 def test_wrong_models_and_families_are_refused(folder, tmp_path):
     other = save_tiny(tmp_path / "other", seed=3)
     with pytest.raises(ValueError, match="give the model that it was made with"):
-        train(folder, tmp_path, TrainSettings(), model=str(other))
+        train(folder, tmp_path, GateTrainSettings(), model=str(other))
     with pytest.raises(ValueError, match="no family ccg-length"):
-        train(folder, tmp_path, TrainSettings(), families=["ccg-length"])
+        train(folder, tmp_path, GateTrainSettings(), families=["ccg-length"])
 
 
 def test_the_constant_is_the_argmax_to_the_last_checkpoint_and_never_without_survivors():

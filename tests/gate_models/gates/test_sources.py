@@ -10,7 +10,7 @@ from decoding.gates.builtin import FractionGate
 from decoding.gates.protocol import GateResolution
 from decoding.policy import gate as policies
 from decoding.policy.gate import GATE_FIELDS, GATE_SOURCES, GateSettings
-from gate_models.features.argmax_fill import Reader
+from gate_models.features.argmax_fill import TextReader
 from gate_models.gates import sources
 from gate_models.gates.calibrated.constant import ConstantGates
 from gate_models.gates.learned import artifact
@@ -78,7 +78,7 @@ def half_way(monkeypatch):
 def test_a_new_row_is_served_watched_and_named():
     model = tiny_model()
     held = synthetic_gates.bundle(model.spec.hash)
-    gates = LearnedGates([held], ConstantGates(()), Reader.of(model.spec, model.codec))
+    gates = LearnedGates([held], ConstantGates(()), TextReader.of(model.spec, model.codec))
     regime = synthetic_gates.regime(model.spec.hash)
     setting = parse_policy("half").policy.gate
     assert setting == GateSettings("half_way")

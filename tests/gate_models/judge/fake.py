@@ -12,7 +12,7 @@ from gate_models.offline.judge.model.unigrams import VOCABULARY
 
 
 class FakeModel:
-    """Counts its calls and the texts that it was shown."""
+    """Remembers the texts that it was shown."""
 
     def __init__(self, name: str = "fake") -> None:
         self.name = name
@@ -26,4 +26,6 @@ class FakeModel:
 def _one(text: str) -> Surprisals:
     words = text.split()
     ids = np.array([zlib.crc32(word.encode()) % VOCABULARY for word in words], np.int32)
-    return Surprisals(ids, np.array([len(word) for word in words], np.float32))
+    nats = np.array([len(word) for word in words], np.float32)
+    end = np.array([nats.mean(), nats.max(), 1.0, len(nats)] if words else [0.0] * 4, np.float32)
+    return Surprisals(ids, nats, nats / 10, end)

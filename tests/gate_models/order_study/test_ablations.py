@@ -6,7 +6,7 @@ import pytest
 
 from gate_models.offline.order_study.ablations import ablation_table, ablations
 from gate_models.offline.order_study.points import Point, Setting, points
-from gate_models.offline.order_study.report import Study
+from gate_models.offline.order_study.report import OrderStudy
 from gate_models.offline.scorers.fluency import Fluency, load_judge
 from tests.gate_models.order_study.samples import samples
 
@@ -45,6 +45,6 @@ def test_an_order_stands_beside_itself_without_a_part() -> None:
     assert f"| text_margins | {FIRST} | 2 families | - | 0.800 |" in table
     assert "| +0.300 [+0.300, +0.300] |" in table
     assert "families" not in ablation_table(own[:1])
-    shown = Study(groups, COMMON, (), ("base", FIRST), ablations=own)
+    shown = OrderStudy(groups, COMMON, (), ("base", FIRST), ablations=own)
     assert table in shown.markdown()
     assert shown.to_json()["ablations"][1]["difference"] == [0.4, 0.4, 0.4]

@@ -12,7 +12,7 @@ from gate_models.offline.order_study.learned_gates import audit_matches, paired
 from gate_models.offline.order_study.matches import matches
 from gate_models.offline.order_study.plots import plot_frontiers
 from gate_models.offline.order_study.points import beside_recorded, read
-from gate_models.offline.order_study.report import Study
+from gate_models.offline.order_study.report import OrderStudy
 from tests.gate_models.order_study.samples import result, samples
 from tests.gate_models.order_study.test_report import COMMON, FIRST, OWN16, audit, family, measured
 
@@ -39,7 +39,7 @@ def test_gates_of_the_same_results_are_ordinary_rivals(tmp_path: Path) -> None:
     assert [one.gate.difference.value, one.oracle.difference.value] == pytest.approx([0.2, -0.2])
     reports = {"a": audit("a", policy_1=0.6), "b": audit("b", policy_1=0.6)}
     assert [other.group[0] for other in audit_matches(groups, reports)] == ["b"]
-    study = Study(groups, COMMON, (), ("base", "full_cfg", FIRST), audits=reports)
+    study = OrderStudy(groups, COMMON, (), ("base", "full_cfg", FIRST), audits=reports)
     shown = study.markdown()
     assert "| value:k8 | 15.0 | 0.60 |" in shown
     assert "These families together (a):" in shown
@@ -62,9 +62,9 @@ def test_measured_horizons_stand_beside_the_same_prompts_alone(tmp_path: Path) -
     groups = {group: measured(one) for group, one in texts.items()}
     horizons = {group: measured(one) for group, one in beside_recorded(texts, measured_too).items()}
     assert [(group[0], [point.prompts for point in points]) for group, points in horizons.items()] == [("a", [4] * 4)]
-    study = Study(groups, COMMON, (), ("base", "full_cfg", FIRST), horizons=horizons)
+    study = OrderStudy(groups, COMMON, (), ("base", "full_cfg", FIRST), horizons=horizons)
     shown = study.markdown()
     assert re.search(rf"\| a \| {FIRST} \| 21.0 \| 0.90 \| \d+ \| recorded \| 20.0 \| 1.00 \|", shown)
     assert "These families together (a):" in shown
     assert [row["against"] for row in study.to_json()["paired_gates"]] == ["recorded"]
-    assert "recorded" not in Study(groups, COMMON, (), ("base", "full_cfg", FIRST)).markdown()
+    assert "recorded" not in OrderStudy(groups, COMMON, (), ("base", "full_cfg", FIRST)).markdown()

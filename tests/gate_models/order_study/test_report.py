@@ -17,7 +17,7 @@ from gate_models.offline.order_study.matches import Match, family_table, family_
 from gate_models.offline.order_study.plots import plot_frontiers, plot_switch
 from gate_models.offline.order_study.points import Group, Point, Setting, points, read
 from gate_models.offline.order_study.pooled import complete, pool, pooled_table, stratified
-from gate_models.offline.order_study.report import Study
+from gate_models.offline.order_study.report import OrderStudy
 from gate_models.offline.order_study.switch_curve import curves_of, moves, switch_table
 from gate_models.offline.scorers.fluency import Fluency, load_judge
 from tests.gate_models.order_study.samples import result, samples
@@ -73,7 +73,7 @@ def test_the_interval_resamples_prompts_within_families() -> None:
 def test_families_that_lack_a_policy_are_left_out_and_named() -> None:
     rest = [point for point in family(20, 0.8) if point.policy != "base"]
     measured_groups = {("a", OWN16): family(20, 0.8), ("b", OWN16): family(20, 0.8), ("c", OWN16): rest}
-    study = Study(measured_groups, COMMON, (), pooled=("base", "full_cfg", FIRST, "constant"))
+    study = OrderStudy(measured_groups, COMMON, (), pooled=("base", "full_cfg", FIRST, "constant"))
     groups, pooled = study.families()
     assert [task for task, _ in groups] == ["a", "b"]
     assert {one.policy for one in pooled} == {"base", "full_cfg", FIRST}
@@ -89,7 +89,7 @@ def test_a_policy_that_fell_back_to_full_cfg_is_no_guidance_first() -> None:
     fallen = [point.policy for point in groups["a", OWN16] if point.falls_back]
     assert fallen == ["calibrated:guidance_boost:b0.8"]
     assert [match.point.policy for match in matches(groups["a", OWN16])] == [FIRST]
-    shown = Study(groups, COMMON, (), pooled=tuple(texts)).markdown()
+    shown = OrderStudy(groups, COMMON, (), pooled=tuple(texts)).markdown()
     assert "calibrated:guidance_boost:b0.8 (falls back)" in shown
     assert "calibrated:guidance_boost:b0.8 (1 fall back)" in shown
 
@@ -264,7 +264,7 @@ def test_guidance_first_stands_beside_the_best_gate_that_costs_no_more() -> None
     assert [one.difference.value, one.difference.low, one.difference.high] == pytest.approx([0.2, 0.16, 0.23])
     dear = {"a": replace(reports["a"], points=tuple(replace(p, forward_evaluations=30.0) for p in reports["a"].points))}
     assert audit_matches(groups, dear) == []
-    shown = Study(groups, COMMON, (), ("base", "full_cfg", FIRST), audits=reports)
+    shown = OrderStudy(groups, COMMON, (), ("base", "full_cfg", FIRST), audits=reports)
     assert "| a | drained:0.5:guidance_boost:b0.8 | 21.0 | 0.80 |" in shown.markdown()
     assert "| policy, K = 1 | 0.600 | 62% | 1.00 | 0.10 |" in shown.markdown()
     assert shown.to_json()["beside_gates"][0]["difference"] == [0.2, 0.16, 0.23]
@@ -273,7 +273,7 @@ def test_guidance_first_stands_beside_the_best_gate_that_costs_no_more() -> None
 def test_the_numbers_are_plain_json() -> None:
     groups = {("a", OWN16): family(20, 0.8), ("b", OWN16): family(20, 0.2)}
     texts = switch([0.2, 0.3, 0.9], [0.5, 0.8, 0.8], (0.9, 0.8))
-    study = Study(groups, COMMON, ("how",), ("base", "full_cfg", FIRST), moves=moves({("a", OWN16): texts}))
+    study = OrderStudy(groups, COMMON, ("how",), ("base", "full_cfg", FIRST), moves=moves({("a", OWN16): texts}))
     content = json.loads(json.dumps(study.to_json()))
     assert [one["task"] for one in content["verdicts"]] == ["a", "b"]
     assert content["verdicts"][0]["alone"] == {"wins": 1, "even": 0, "loses": 0}

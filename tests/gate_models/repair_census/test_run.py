@@ -24,13 +24,13 @@ from gate_models.offline.repair_census import run as repair_census
 from gate_models.offline.repair_census.arms import CONTROL, Anchored, anchors_of, population_of
 from gate_models.offline.repair_census.lesion import competitor, lesion_unit
 from gate_models.offline.repair_census.run import RepairCensus
-from gate_models.offline.repair_census.settings import RepairSettings
+from gate_models.offline.repair_census.settings import RepairCensusSettings
 from gate_models.offline.repair_census.store import read_units
-from gate_models.offline.repair_census.units import Unit, fresh_job, frozen_runs, units_of
+from gate_models.offline.repair_census.units import RepairUnit, fresh_job, frozen_runs, units_of
 from gate_models.offline.runs.result_file import write_json
 from tests.decoding.tiny import job, tiny_model
 
-SETTINGS = RepairSettings(("ifeval-letter-freq",), prompts=2, seeds=1, continuations=2, counts=(1, 2))
+SETTINGS = RepairCensusSettings(("ifeval-letter-freq",), prompts=2, seeds=1, continuations=2, counts=(1, 2))
 
 
 class NoJudge:
@@ -85,7 +85,7 @@ def test_anchors() -> None:
 
 def test_every_arm_reopens_what_it_says_and_ends_whole(model: MiniModel) -> None:
     census = RepairCensus(SETTINGS, model, NoJudge())
-    measured = census.measure(Unit(prompt(HOPELESS), 0))
+    measured = census.measure(RepairUnit(prompt(HOPELESS), 0))
     assert measured["population"] == "hopeless"
     assert measured["anchors"] == {"pre": measured["grid"][-1] // 2, "post": measured["grid"][-1] + 3}
     arms = measured["arms"]
@@ -110,7 +110,7 @@ def test_every_arm_reopens_what_it_says_and_ends_whole(model: MiniModel) -> None
 def test_control_equality_can_fail(model: MiniModel) -> None:
     """The audit compares what it says: a control from another step is not equal."""
     census = RepairCensus(SETTINGS, model, NoJudge())
-    unit = Unit(prompt(HOPELESS), 0)
+    unit = RepairUnit(prompt(HOPELESS), 0)
     recorded = fresh_job(model, unit, SETTINGS)
     (outcome,) = census.decode([recorded])
     state = Anchored(model, outcome, recorded.predicate, "pre", 4)  # type: ignore[arg-type]
@@ -123,7 +123,7 @@ def test_a_stopped_census_goes_on(loaded: MiniModel, tmp_path: Path, monkeypatch
     out = tmp_path / "census.jsonl"
     measure = RepairCensus.measure
 
-    def interrupted(self: RepairCensus, unit: Unit, *rest: Any) -> dict[str, Any]:
+    def interrupted(self: RepairCensus, unit: RepairUnit, *rest: Any) -> dict[str, Any]:
         if out.read_text().count("\n") >= 2:
             raise KeyboardInterrupt
         return measure(self, unit, *rest)
@@ -153,7 +153,7 @@ def test_a_lesion_stays_and_a_reopened_keyword_may_come_back(model: MiniModel) -
     census = RepairCensus(SETTINGS, model, NoJudge())
     records: list[dict[str, Any]] = []
     for seed in range(40):
-        units = [Unit(prompt({"type": "keywords", "keywords": [letter]}), seed) for letter in "abcdefgh"]
+        units = [RepairUnit(prompt({"type": "keywords", "keywords": [letter]}), seed) for letter in "abcdefgh"]
         for unit, outcome in zip(units, census.decode([fresh_job(model, u, SETTINGS) for u in units]), strict=True):
             if outcome.kept is not None and outcome.kept.satisfied and not records:
                 records = lesion_unit(model, outcome, unit.prompt.constraint, census.decode)

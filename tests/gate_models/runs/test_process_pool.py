@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gate_models.offline.runs.process_pool import Processes, Report, StoppedError, WorkerError
+from gate_models.offline.runs.process_pool import PoolStoppedError, Processes, Report, WorkerError
 
 
 class Doubler:
@@ -87,7 +87,7 @@ def test_a_stop_ends_the_run_and_its_workers(tmp_path: Path) -> None:
         results = pool.map(range(10), lambda amount: None)
         assert next(results) == 0
         pool.stop()
-        with pytest.raises(StoppedError):
+        with pytest.raises(PoolStoppedError):
             list(results)
         workers = [live.process for live in pool._live]
     assert not any(process.is_alive() for process in workers)
@@ -103,7 +103,7 @@ def test_a_stop_is_heeded_while_a_worker_starts_again(tmp_path: Path) -> None:
         pool.ready()
         stopper = threading.Thread(target=stop_when_restarting, daemon=True)
         stopper.start()
-        with pytest.raises(StoppedError):
+        with pytest.raises(PoolStoppedError):
             list(pool.map([13], lambda amount: None))
         stopper.join()
 

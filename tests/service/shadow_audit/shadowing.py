@@ -11,7 +11,7 @@ from decoding.engine.engine import Engine
 from decoding.engine.handle import Handle
 from decoding.engine.runner import Runner
 from decoding.gates.protocol import Regime
-from gate_models.features.argmax_fill import Reader
+from gate_models.features.argmax_fill import TextReader
 from gate_models.gates.calibrated.constant import ConstantCut, ConstantGates, shipped_cuts
 from gate_models.gates.learned.bundle import GateBundle
 from gate_models.gates.resolver import LearnedGates
@@ -49,7 +49,7 @@ class Desk:
         own = tuple(shipped_cuts()) if cut is None else (ConstantCut(regime(), cut),)
         self.metrics = Metrics()
         self.engine = Engine(model, runner=Runner(model, invariant=True), observer=self.metrics)
-        gates = LearnedGates(bundles, ConstantGates(own), Reader.of(model.spec, model.codec))
+        gates = LearnedGates(bundles, ConstantGates(own), TextReader.of(model.spec, model.codec))
         self.backend = Backend(model, self.engine, gates, gates.version, own, thresholds=(), reports={})
         self.settings = Settings(**{"audit_share": 1.0, "batch_invariant": True, **settings})
         self.shadow = Shadow(self.settings, database, self.backend, self.metrics, owner)

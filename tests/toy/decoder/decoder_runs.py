@@ -21,7 +21,7 @@ from decoding.request.job import Job, Sampling
 from decoding.sampling.commit_order import Order
 from decoding.sampling.noise import NoiseKey
 from gate_models.offline.toy.exact_step import Rules
-from gate_models.offline.toy.model import PROMPT, Canvas, ToyModel, ToyTables
+from gate_models.offline.toy.model import PROMPT, ToyCanvas, ToyModel, ToyTables
 
 POSITION = Order("position", lambda candidates, _: torch.zeros_like(candidates.probability))
 """Left to right: all scores tie, and ties go to the smaller position."""
@@ -120,7 +120,7 @@ def decode(
     return finish(engine, engine.submit_all(jobs))
 
 
-def path_of(outcome: DecodingResult, canvas: Canvas, mask_id: int, steps: int) -> tuple[int, ...]:
+def path_of(outcome: DecodingResult, canvas: ToyCanvas, mask_id: int, steps: int) -> tuple[int, ...]:
     """State numbers X_0..X_T of a run, from its trace; a run that ends early stays where it is."""
     last = len(outcome.trace.steps)
     prefixes = [outcome.trace.prefix(min(t, last), mask_id) for t in range(steps + 1)]

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from gate_models.offline.toy.exact_committor import ExactToy
 from gate_models.offline.toy.exact_step import Rules
-from gate_models.offline.toy.model import NEVER, Canvas, ToyTables, designed_tables, random_tables
+from gate_models.offline.toy.model import NEVER, ToyCanvas, ToyTables, designed_tables, random_tables
 from tests.toy.decoder.decoder_runs import decode
 
 X, Y, Z = 0, 1, 2
 EXACT = 1e-10
-PAIR = Canvas(3, 2)
+PAIR = ToyCanvas(3, 2)
 
 
 def one_a(text: tuple[int, ...]) -> bool:

@@ -15,7 +15,7 @@ from torch import Tensor
 from gate_models.offline.toy.absorbing_chain import AbsorbingChain, CoupledPair
 from gate_models.offline.toy.exact_committor import ExactToy, horizon_of
 from gate_models.offline.toy.exact_step import Rules
-from gate_models.offline.toy.model import Canvas, designed_tables, random_tables
+from gate_models.offline.toy.model import ToyCanvas, designed_tables, random_tables
 
 EXACT = 1e-10
 FRONT = (0.7, 0.5, 0.3, 0.2, 0.1, 1.0)
@@ -89,7 +89,7 @@ def test_the_decoders_order_is_the_hazard() -> None:
 
     Random order is the flat hazard 1 / (L - t), left to right with the relevant position first or last is all at once.
     """
-    canvas, odds = Canvas(3, 4), random_tables(0).conditional[0, 0, :3]
+    canvas, odds = ToyCanvas(3, 4), random_tables(0).conditional[0, 0, :3]
     flat = designed_tables(canvas, lambda _: [odds.tolist()] * 4)
     q = float(odds.softmax(-1)[0])
     budget = q * (1 - q)
@@ -106,7 +106,7 @@ def test_a_downstream_horizon_is_bound_upstream(upstream: int) -> None:
 
     Left to right, the upstream letter is committed at step `upstream`; the last letter copies it with high probability.
     """
-    canvas = Canvas(3, 4)
+    canvas = ToyCanvas(3, 4)
 
     def rows(state: tuple[int | None, ...], tilt: float) -> Sequence[Sequence[float]]:
         logits = [[0.0, 0.1, 0.2] for _ in range(4)]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gate_models.offline.toy.exact_committor import ExactToy
 from gate_models.offline.toy.exact_step import Rules, StepLaw, TieError, schedule
-from gate_models.offline.toy.model import Canvas, ToyTables, designed_tables, random_tables
+from gate_models.offline.toy.model import ToyCanvas, ToyTables, designed_tables, random_tables
 
 EXACT = 1e-10
 TABLES = random_tables(5)
@@ -191,7 +191,7 @@ def test_outcome_collapse() -> None:
     Left to right, success is the last letter, whose law ignores the rest: every earlier lift is exactly zero, S is flat
     and then jumps: the prompt is censored all the same. A zero lift now certifies no horizon.
     """
-    canvas = Canvas(3, 3)
+    canvas = ToyCanvas(3, 3)
     logits = np.random.default_rng(1).normal(size=(2, 3, 3))
     tables = designed_tables(canvas, lambda _: logits[0].tolist(), lambda _: logits[1].tolist())
     favoured = int((logits[0, 2] - logits[1, 2]).argmax())

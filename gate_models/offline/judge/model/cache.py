@@ -9,13 +9,20 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gate_models.offline.judge.model.language_model import LanguageModel, Surprisals, written
 
 _TABLE: Final = (
-    "CREATE TABLE IF NOT EXISTS surprisals"
-    " (model TEXT, text TEXT, ids BLOB, nats BLOB, PRIMARY KEY (model, text)) WITHOUT ROWID"
+    "CREATE TABLE IF NOT EXISTS readings"
+    " (model TEXT, text TEXT, ids BLOB, nats BLOB, odd BLOB, last BLOB, PRIMARY KEY (model, text)) WITHOUT ROWID"
 )
+
+_KINDS: Final = ("<i4", "<f4", "<f4", "<f4")
+
+
+def _parts(value: Surprisals) -> tuple[NDArray[np.generic], ...]:
+    return value.ids, value.nats, value.odd, value.end
 
 
 def text_hash(text: str) -> str:
@@ -51,18 +58,19 @@ class Cached:
         self._file.close()
 
     def _read(self, keys: set[str]) -> dict[str, Surprisals]:
-        query = "SELECT ids, nats FROM surprisals WHERE model = ? AND text = ?"
+        query = "SELECT ids, nats, odd, last FROM readings WHERE model = ? AND text = ?"
         surprisals = {}
         for key in keys:
             row = self._file.execute(query, (self.name, key)).fetchone()
             if row is not None:
-                surprisals[key] = Surprisals(np.frombuffer(row[0], "<i4"), np.frombuffer(row[1], "<f4"))
+                columns = zip(row, _KINDS, strict=True)
+                surprisals[key] = Surprisals(*(np.frombuffer(blob, kind) for blob, kind in columns))
         return surprisals
 
     def _write(self, fresh: dict[str, Surprisals]) -> None:
         rows = [
-            (self.name, key, value.ids.astype("<i4").tobytes(), value.nats.astype("<f4").tobytes())
+            (self.name, key, *(part.astype(kind).tobytes() for part, kind in zip(_parts(value), _KINDS, strict=True)))
             for key, value in fresh.items()
         ]
         with self._file:
-            self._file.executemany("INSERT OR REPLACE INTO surprisals VALUES (?, ?, ?, ?)", rows)
+            self._file.executemany("INSERT OR REPLACE INTO readings VALUES (?, ?, ?, ?, ?, ?)", rows)

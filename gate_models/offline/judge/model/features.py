@@ -1,94 +1,119 @@
-"""What the judge sees of a text: how surprising its tokens are to a language model, and what it repeats."""
+"""What the judge sees of a text: repeats, surprisals of its tokens, the probe's opinion, the state at its end."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gate_models.offline.judge.model.language_model import LanguageModel, Surprisals
+from gate_models.offline.judge.model.probe import shipped_probe
 from gate_models.offline.judge.model.unigrams import shipped_unigrams
 
-PLAIN: Final = ("repeated", "slor", "mean", "max")
-FEATURES: Final = (*PLAIN, "lowest_slor", "lowest_slor_of_4", "surprising", "length", "adjacent")
-SURPRISING: Final = 6.0
-"""Nats from which on a token counts as surprising."""
-RUN: Final = 4
-"""Tokens of a window."""
-SAID: Final[Mapping[str, str]] = {
-    "repeated": "share of the content words that have the stem of an earlier one",
-    "slor": "mean over the tokens of log p under the language model less log p by frequency",
-    "mean": "mean surprisal of a token, nats",
+END: Final = "end"
+SAID: Final[dict[str, str]] = {
+    "repeats": "content words after the first of their stem, over content words",
+    "sentence_repeats": "the same within a sentence; of the worst sentence",
+    "mean": "mean surprisal (nats; the first token is left out here and below)",
     "max": "largest surprisal",
-    "lowest_slor": "lowest SLOR of a token",
-    "lowest_slor_of_4": "lowest mean SLOR of four tokens in a row",
-    "surprising": "tokens of at least 6 nats",
-    "length": "log of one more than the number of words",
-    "adjacent": "a word stands twice in a row",
+    "top": "mean of the three largest surprisals",
+    "new_mean": "mean surprisal of tokens that the text has not had before",
+    "slor": "mean of log p_model - log p_unigram",
+    "slor_window": "the same over four tokens in a row; the worst such window",
+    "odd_tokens": "tokens of more than 6 nats",
+    "odd_share": "tokens of more than 8 nats over tokens",
+    "probe": "the probe's logit that a text is by people",
+    END: "a linear reading of the language model's state after the last token, learned from the labels",
 }
-"""What each feature is, for the report."""
-_WORD: Final = re.compile(r"[a-z0-9]+(?:['-][a-z0-9]+)*")
+"""Every feature, and what it is."""
+FEATURES: Final = (
+    "repeats",
+    "sentence_repeats",
+    "new_mean",
+    "slor_window",
+    "odd_tokens",
+    "odd_share",
+    "probe",
+)
+"""Those that the judge weighs beside `end`."""
+PLAIN: Final = ("repeats", "slor", "max", "mean")
+"""The four that were tried first."""
+WINDOW: Final = 4
+ODD: Final = 6.0
+VERY_ODD: Final = 8.0
+_WORD: Final = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
+_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+")
 _ENDINGS: Final = ("ing", "ed", "es", "s", "e")
-_STEM: Final = 3
-"""Letters that a stem keeps at least."""
 _STOP: Final = frozenset(
-    """
-    a an the and or but of to in on at by for with from into onto over under up down out off as is are was were be been
-    being am do does did has have had having it its he she they them him her his their i you we my your our us me that
-    this these those there who which what when where while so not no if then than s t re ll d m ve will would can could
-    should just very too
-    """.split()
+    "a an the and or but of to in on at by for with from into onto over under up down out off as is are was were "
+    "be been being am do does did has have had having it its he she they him her them his their i you we my your "
+    "our us me that this these those there who which what when while where so not no if then than s t re ll d m "
+    "ve will would can could should just very too".split()
 )
 
-
-def words_of(text: str) -> list[str]:
-    """Its words in lower case."""
-    return _WORD.findall(text.lower())
+Matrix = NDArray[np.float64]
 
 
 def stem(word: str) -> str:
-    """`word` without a common ending."""
+    """`word` without one ending; three letters stay at least."""
     for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= _STEM:
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
             return word[: -len(ending)]
     return word
 
 
-def repeated(text: str) -> float:
-    """Share of the content words that have the stem of an earlier one."""
-    content = [stem(word) for word in words_of(text) if word not in _STOP]
-    return (len(content) - len(set(content))) / max(1, len(content))
+def repeats(text: str) -> float:
+    """Share of content words whose stem came before; 0 without content words."""
+    stems = [stem(word) for word in _WORD.findall(text.lower()) if word not in _STOP]
+    return (len(stems) - len(set(stems))) / len(stems) if stems else 0.0
 
 
-def features_of(text: str, score: Surprisals, unigrams: NDArray[np.float32]) -> dict[str, float]:
-    """Every feature of `FEATURES`; the first token counts only where it is alone.
-
-    SLOR of a token is its log probability under the language model less that by its frequency alone, nats.
-    """
-    words = words_of(text)
+def surprise(score: Surprisals, unigrams: NDArray[np.float32]) -> dict[str, float]:
+    """The features of surprisals. The first token is left out unless it is alone; of no token, all are 0."""
     skip = 1 if len(score.ids) > 1 else 0
-    nats = score.nats[skip:] if len(score.ids) else np.zeros(1, np.float32)
-    slor = unigrams[score.ids[skip:]] - nats if len(score.ids) else np.zeros(1, np.float32)
-    windows = np.convolve(slor, np.ones(RUN) / RUN, "valid") if len(slor) >= RUN else np.array([slor.mean()])
+    nats, ids = score.nats[skip:], score.ids[skip:]
+    if not len(nats):
+        return dict.fromkeys(("mean", "max", "top", "new_mean", "slor", "slor_window", "odd_tokens", "odd_share"), 0.0)
+    gains = unigrams[ids] - nats
+    size = min(WINDOW, len(gains))
     return {
-        "repeated": repeated(text),
-        "slor": float(slor.mean()),
         "mean": float(nats.mean()),
         "max": float(nats.max()),
-        "lowest_slor": float(slor.min()),
-        "lowest_slor_of_4": float(windows.min()),
-        "surprising": float((nats > SURPRISING).sum()),
-        "length": float(np.log1p(len(words))),
-        "adjacent": float(any(a == b for a, b in pairwise(words))),
+        "top": float(np.sort(nats)[-3:].mean()),
+        "new_mean": float(nats[_new(score.ids)[skip:]].mean()) if _new(score.ids)[skip:].any() else 0.0,
+        "slor": float(gains.mean()),
+        "slor_window": float(np.convolve(gains, np.ones(size) / size, "valid").min()),
+        "odd_tokens": float((nats > ODD).sum()),
+        "odd_share": float((nats > VERY_ODD).mean()),
     }
 
 
-def matrix(texts: Sequence[str], model: LanguageModel) -> NDArray[np.float64]:
-    """[n, F] in the order of `FEATURES`."""
-    unigrams = shipped_unigrams()
-    rows = [features_of(text, score, unigrams) for text, score in zip(texts, model.surprisals(texts), strict=True)]
-    return np.array([[row[name] for name in FEATURES] for row in rows]).reshape(len(texts), len(FEATURES))
+def features(text: str, score: Surprisals) -> dict[str, float]:
+    """All of `SAID` but `end`."""
+    return {
+        **surprise(score, shipped_unigrams()),
+        "repeats": repeats(text),
+        "sentence_repeats": max((repeats(sentence) for sentence in _SENTENCE.split(text)), default=0.0),
+        "probe": shipped_probe().logit(score.odd),
+    }
+
+
+def matrix(
+    texts: Sequence[str], model: LanguageModel, names: Sequence[str] = FEATURES
+) -> tuple[Matrix, NDArray[np.float32]]:
+    """Rows of features [n, len(names)], and the states at the texts' ends [n, E]."""
+    scores = model.surprisals(texts)
+    ends = np.stack([score.end for score in scores]) if texts else np.zeros((0, 0), np.float32)
+    rows = [features(text, score) for text, score in zip(texts, scores, strict=True)]
+    seen = np.array([[row[name] for name in names] for row in rows], dtype=np.float64).reshape(len(texts), len(names))
+    return seen, ends
+
+
+def _new(ids: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Whether each token is the first of its kind."""
+    first = np.zeros(len(ids), bool)
+    first[np.unique(ids, return_index=True)[1]] = True
+    return first

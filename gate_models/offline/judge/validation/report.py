@@ -7,14 +7,14 @@ from collections.abc import Mapping
 
 from gate_models.offline.judge.model.features import SAID
 from gate_models.offline.judge.validation.agreement import Agreement
-from gate_models.offline.judge.validation.results import Study
+from gate_models.offline.judge.validation.results import JudgeStudy
 from gate_models.offline.runs.markdown import table
 
 _HEADS = ("texts", "reader", "judge", "AUC", "kappa")
 _LABELS = ("clean", "acceptable", "broken")
 
 
-def markdown(study: Study) -> str:
+def markdown(study: JudgeStudy) -> str:
     """The whole report."""
     parts = [
         "# The judge of readability",
@@ -41,7 +41,7 @@ def markdown(study: Study) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _labels(study: Study) -> str:
+def _labels(study: JudgeStudy) -> str:
     rows = [(name, *(f"{shares[label]:.3f}" for label in _LABELS)) for name, shares in study.labels.items()]
     lines = [table(("", *_LABELS), rows)]
     for name, agreed in study.passes.items():
@@ -65,7 +65,7 @@ def _figure(value: float, digits: int) -> str:
     return "-" if math.isnan(value) else f"{value:.{digits}f}"
 
 
-def _weights(study: Study) -> str:
+def _weights(study: JudgeStudy) -> str:
     learned = study.weights
     rows = zip(learned.features, learned.weight, learned.mean, learned.deviation, strict=True)
     cells = [
@@ -76,7 +76,7 @@ def _weights(study: Study) -> str:
     return table(("feature", "weight", "mean", "deviation", "what it is"), cells) + tail
 
 
-def _variants(study: Study) -> str:
+def _variants(study: JudgeStudy) -> str:
     chosen = {"all": study.overall["all texts"], "ours": study.overall["our texts"]}
     rows = []
     for name, agreed in {"**the judge**": chosen, **study.variants}.items():
@@ -85,13 +85,13 @@ def _variants(study: Study) -> str:
     return table(("features", "AUC", "kappa", "AUC, ours", "kappa, ours"), rows)
 
 
-def _robust(study: Study) -> str:
+def _robust(study: JudgeStudy) -> str:
     rows = [(kind, f"{value:.3f}") for kind, value in study.robust.items()]
     tail = f"\n\nOf the whole references the judge finds {study.references:.3f} readable."
     return table(("spoiled", "AUC of the whole above the spoiled"), rows) + tail
 
 
-def _facts(study: Study) -> str:
+def _facts(study: JudgeStudy) -> str:
     facts = study.facts
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     return "\n".join(

@@ -13,7 +13,7 @@ HUMAN: Final = "human texts"
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class JudgeStudy:
     """All that the report tells."""
 
     weights: Weights

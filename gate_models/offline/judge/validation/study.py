@@ -6,7 +6,7 @@ import platform
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import sklearn
@@ -16,15 +16,18 @@ from numpy.typing import NDArray
 
 from gate_models.offline.judge.labels.sheet import Label, SheetText, file_hash, read_labels, read_sheet
 from gate_models.offline.judge.model.cache import Cached
-from gate_models.offline.judge.model.features import FEATURES, PLAIN, matrix
+from gate_models.offline.judge.model.features import END, FEATURES, PLAIN, SAID, matrix
 from gate_models.offline.judge.model.files import artifact_folder
 from gate_models.offline.judge.model.judge import Judge
 from gate_models.offline.judge.model.language_model import LanguageModel, SmolLM2, weights_hash
+from gate_models.offline.judge.model.probe import probe_hash, shipped_probe
 from gate_models.offline.judge.validation.agreement import Agreement, Verdicts, accepted, agreement, between_passes
-from gate_models.offline.judge.validation.fit import REPEATS, Matrix, cross_validate, fit
+from gate_models.offline.judge.validation.fit import REPEATS, Matrix, States, cross_validate, fit
 from gate_models.offline.judge.validation.report import markdown
-from gate_models.offline.judge.validation.results import HUMAN, OUR_TEXTS, Study
+from gate_models.offline.judge.validation.results import HUMAN, OUR_TEXTS, JudgeStudy
 from gate_models.offline.judge.validation.robustness import references, robustness
+
+MEASURED: Final = tuple(name for name in SAID if name != END)
 
 
 def run(
@@ -46,6 +49,7 @@ def run(
         "sheet": file_hash(sheet),
         "labels": file_hash(labels),
         "language_model": hashed,
+        "probe": probe_hash(shipped_probe()),
         "computed_with": reader.name,
         "models_read": sorted({text.model for text in texts if text.model}),
         "versions": {
@@ -60,7 +64,7 @@ def run(
     return markdown(result)
 
 
-def study(texts: Sequence[SheetText], said: Sequence[Label], model: LanguageModel, facts: dict[str, Any]) -> Study:
+def study(texts: Sequence[SheetText], said: Sequence[Label], model: LanguageModel, facts: dict[str, Any]) -> JudgeStudy:
     """Everything but the files."""
     votes = accepted(said)
     missing = [text.id for text in texts if text.id not in votes]
@@ -68,9 +72,10 @@ def study(texts: Sequence[SheetText], said: Sequence[Label], model: LanguageMode
         raise ValueError(f"{len(missing)} texts have no label yet ({missing[0]}); go on with astargate label")
     target = np.array([votes[text.id] for text in texts])
     ours = np.array([text.source == "ours" for text in texts])
-    seen = matrix([text.text for text in texts], model)
-    probabilities, decided = cross_validate(seen, target, _strata(target, ours))
-    weights = fit(seen, target, FEATURES)
+    everything, ends = matrix([text.text for text in texts], model, MEASURED)
+    seen = everything[:, _columns(FEATURES)]
+    probabilities, decided = cross_validate(seen, target, _strata(target, ours), ends=ends)
+    weights = fit(seen, target, (*FEATURES, END), ends=ends)
     judge = Judge(weights, model)
 
     def within(mask: Verdicts) -> Agreement:
@@ -78,18 +83,22 @@ def study(texts: Sequence[SheetText], said: Sequence[Label], model: LanguageMode
 
     own = [text for text in texts if text.source == "ours"]
     human = references()
-    return Study(
+    return JudgeStudy(
         weights=weights,
         overall={"all texts": within(np.ones_like(ours)), OUR_TEXTS: within(ours), HUMAN: within(~ours)},
         families=_by(texts, "family", sorted({text.family for text in own}), within),
         policies=_by(texts, "policy", sorted({text.policy for text in own}), within),
-        variants=_variants(seen, target, ours),
+        variants=_variants(everything, ends, target, ours),
         passes=between_passes(said),
         labels=_label_shares(texts, said),
         robust=robustness(lambda some: judge.probabilities(some).tolist(), human),
         references=float(np.mean([reading.readable for reading in judge.readable(human)])),
         facts=facts,
     )
+
+
+def _columns(names: Sequence[str]) -> list[int]:
+    return [MEASURED.index(name) for name in names]
 
 
 def _strata(target: Verdicts, ours: Verdicts) -> NDArray[np.int64]:
@@ -100,17 +109,19 @@ def _by(texts: Sequence[SheetText], key: str, values: list[str], within: Any) ->
     return {value: within(np.array([getattr(text, key) == value for text in texts])) for value in values}
 
 
-def _variants(seen: Matrix, target: Verdicts, ours: Verdicts) -> dict[str, dict[str, Agreement]]:
-    """The judge without each feature, with the plain four alone, and perplexity alone."""
+def _variants(everything: Matrix, ends: States, target: Verdicts, ours: Verdicts) -> dict[str, dict[str, Agreement]]:
+    """The judge without each feature, without the state at the end, with the plain four alone, and perplexity alone."""
     sets = {
         "mean surprisal alone (perplexity)": ("mean",),
         "the plain four": PLAIN,
+        "without end": FEATURES,
         **{f"without {name}": tuple(other for other in FEATURES if other != name) for name in FEATURES},
     }
     variants = {}
     for name, kept in sets.items():
-        columns = [FEATURES.index(feature) for feature in kept]
-        p, d = cross_validate(seen[:, columns], target, _strata(target, ours), repeats=min(REPEATS, 3))
+        states = ends if len(kept) == len(FEATURES) - 1 and kept != PLAIN else None
+        columns = everything[:, _columns(kept)]
+        p, d = cross_validate(columns, target, _strata(target, ours), min(REPEATS, 2), states)
         variants[name] = {
             "all": agreement(target, p, d),
             "ours": agreement(target[ours], p[:, ours], d[:, ours]),
@@ -128,7 +139,7 @@ def _label_shares(texts: Sequence[SheetText], said: Sequence[Label]) -> dict[str
     return shares
 
 
-def _figures(result: Study) -> dict[str, Any]:
+def _figures(result: JudgeStudy) -> dict[str, Any]:
     """What the judge's file says of itself."""
     return {
         "cross_validated": {name: asdict(value) for name, value in result.overall.items()},

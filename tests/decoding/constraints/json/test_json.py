@@ -206,6 +206,23 @@ def test_a_schema_that_costs_too_much_fails_in_time():
     assert schemas.MAX_STEPS <= 5_000
 
 
+@pytest.mark.parametrize("kind", ["anyOf", "oneOf", "allOf"])
+@pytest.mark.parametrize("listed", [range(1000), [1]])
+def test_values_that_cost_too_much_to_try_are_refused_in_time(kind, listed):
+    levels = {f"a{n}": {kind: [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(20)}
+    schema = {
+        "enum": list(listed),
+        "$ref": "#/$defs/a0",
+        "$defs": {**levels, "a20": {"type": "integer" if kind == "allOf" else "string"}},
+    }
+    nested = {"type": "object", "required": ["a"], "properties": {"a": {**schema, "$defs": {}}}}
+    for each in (schema, {**nested, "$defs": schema["$defs"]}, {"enum": [1], "$ref": "#"}):
+        started = time.process_time()
+        with pytest.raises(ConstraintError, match="more than 5000 steps"):
+            of(each)
+        assert time.process_time() - started < 5
+
+
 def test_equality_minds_types_and_not_the_order_of_names():
     assert of({"const": 1}) != of({"const": True})
     assert of({"type": "string", "minLength": 1}) == of({"minLength": 1, "type": "string"})

@@ -12,7 +12,7 @@ from decoding.policy.gate import GateSettings
 from decoding.policy.presets import resolve_policy
 from decoding.request.job import regime_of
 from decoding.sampling.block_schedule import step_at
-from gate_models.features.argmax_fill import Reader
+from gate_models.features.argmax_fill import TextReader
 from gate_models.gates.calibrated.constant import ConstantCut, ConstantGates
 from gate_models.gates.learned import artifact
 from gate_models.gates.learned.gates import PolicyGate, RawGate, ValueGate
@@ -32,7 +32,7 @@ def model():
 @pytest.fixture(scope="module")
 def resolver(model):
     held = gates.bundle(model.spec.hash)
-    return LearnedGates([held], ConstantGates(()), Reader.of(model.spec, model.codec))
+    return LearnedGates([held], ConstantGates(()), TextReader.of(model.spec, model.codec))
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_a_refused_gate_is_the_reason(model, regime, tmp_path):
     path = tmp_path / "commongen-k3" / artifact.DESCRIPTION
     path.write_text(path.read_text().replace('"made-up"', '"tampered"', 1))
     bundles, refused = artifact.load_all(tmp_path)
-    held = LearnedGates(bundles, ConstantGates(()), Reader.of(model.spec, model.codec), refused)
+    held = LearnedGates(bundles, ConstantGates(()), TextReader.of(model.spec, model.codec), refused)
     choice = held.resolve(GateSettings("policy"), regime)
     assert choice.gate is None
     assert "changed after training" in choice.fallback_reason

@@ -10,7 +10,7 @@ import pytest
 from gate_models.offline.judge.labels.sheet import Label
 from gate_models.offline.judge.model import weights
 from gate_models.offline.judge.validation.agreement import accepted, agreement, between_passes
-from gate_models.offline.judge.validation.fit import best_threshold, cross_validate, fit
+from gate_models.offline.judge.validation.fit import cross_validate, fair_threshold, fit
 
 RNG = np.random.default_rng(0)
 ROWS = 240
@@ -46,10 +46,24 @@ def test_a_constant_feature_does_no_harm() -> None:
     assert np.isfinite(judge.probabilities(np.ones((2, 4)))).all()
 
 
-def test_the_threshold_is_where_kappa_is_best() -> None:
+def test_the_threshold_accepts_as_many_as_the_reader() -> None:
     probabilities = np.array([0.1, 0.2, 0.3, 0.7, 0.8, 0.9])
-    assert 0.3 < best_threshold(probabilities, np.array([0, 0, 0, 1, 1, 1], bool)) <= 0.7
-    assert 0.2 < best_threshold(probabilities, np.array([0, 0, 1, 1, 1, 1], bool)) <= 0.3
+    assert 0.3 < fair_threshold(probabilities, np.array([0, 0, 0, 1, 1, 1], bool)) <= 0.7
+    assert 0.2 < fair_threshold(probabilities, np.array([0, 1, 0, 1, 1, 1], bool)) <= 0.3
+
+
+def test_the_state_at_the_end_is_read_and_never_of_its_own_row() -> None:
+    """States decide where the features say nothing; where nothing decides, 64 of them do not invent agreement."""
+    target = RNG.random(ROWS) < 0.4
+    matrix, ends = RNG.normal(size=(ROWS, 2)), RNG.normal(size=(ROWS, 64)).astype(np.float32)
+    probabilities, decided = cross_validate(matrix, target, target.astype(np.int64), repeats=2, ends=ends)
+    assert abs(agreement(target, probabilities, decided).auc - 0.5) < 0.15
+    ends[:, 5] += 6.0 * target
+    probabilities, decided = cross_validate(matrix, target, target.astype(np.int64), repeats=2, ends=ends)
+    assert agreement(target, probabilities, decided).auc > 0.9
+    judge = fit(matrix, target, ("a", "b", "end"), ends=ends)
+    with pytest.raises(ValueError, match="give `ends`"):
+        judge.probabilities(matrix)
 
 
 def test_the_file_comes_back(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import Final
 
@@ -49,7 +50,7 @@ def own_texts(
     for task in tasks:
         prompts = load_task(task)
         random.Random(f"{seed} {task}").shuffle(prompts)
-        waiting = iter(prompts)
+        waiting = cycle(prompts)
         for name, temperature in policies:
             chosen = [next(waiting) for _ in range(count)]
             yield from _decoded(model, task, chosen, name, temperature, seed)
