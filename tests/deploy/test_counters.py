@@ -58,16 +58,21 @@ def test_rows_of_steps_equal_rows_of_requests(counted):
 
 
 def test_decisions_outcomes_and_fallbacks(counted, samples):
-    decisions, outcomes, fallbacks = Counter(), Counter(), Counter()
+    decisions, outcomes, fallbacks, evidence = Counter(), Counter(), Counter(), Counter()
     for policy, family, sample in samples:
         gate = sample["gate"]
         decisions[family, gate["source"], gate["decision"]] += 1
+        evidence[gate["evidence"], gate["decision"]] += 1
         fallbacks[family] += gate["fallback_reason"] is not None
         if sample["satisfied"] is not None:
             outcomes[family, policy, "satisfied" if sample["satisfied"] else "failed"] += 1
     for values in define.DECISIONS.series():
         labels = dict(zip(define.DECISIONS.labels, values, strict=True))
         assert total(counted, "gate_decisions_total", **labels) == decisions[values], values
+    for values in define.EVIDENCE.series():
+        labels = dict(zip(define.EVIDENCE.labels, values, strict=True))
+        assert total(counted, "gate_evidence_total", **labels) == evidence[values], values
+    assert {known for known, _ in evidence} == {"audited", "pooled", "none"}
     for values in define.OUTCOMES.series():
         labels = dict(zip(define.OUTCOMES.labels, values, strict=True))
         assert total(counted, "constraint_outcomes_total", **labels) == outcomes[values], values

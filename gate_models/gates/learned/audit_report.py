@@ -70,7 +70,7 @@ class AuditReport:
         for point in self.points:
             if (point.source, point.tail_width) == (source, tail_width):
                 gap = point.against_full_cfg
-                return MeasuredLoss(-gap.value, -gap.high, -gap.low, self.prompts * self.samples)
+                return MeasuredLoss(0.0 - gap.value, 0.0 - gap.high, 0.0 - gap.low, self.prompts * self.samples)
         return None
 
     def save(self, folder: Path) -> None:
