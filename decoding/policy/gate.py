@@ -64,6 +64,11 @@ class GateSettings:
         if self.source == "fraction" and self.fraction is None:
             raise PolicyError("gate.fraction", "is required by gate source 'fraction'; give one such as 0.3")
 
+    def asked_or_default(self, name: str) -> float:
+        """The setting `name` of this request, or its default (`GATE_DEFAULTS`)."""
+        given: float | None = getattr(self, name)
+        return GATE_DEFAULTS[name] if given is None else given
+
 
 GATE_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "fraction": ("fraction",),

@@ -11,7 +11,7 @@ from typing import Final
 
 from decoding.gates.builtin import DrainedGate, FractionGate
 from decoding.gates.protocol import Gate, GateResolution, GateResolver, Regime
-from decoding.policy.gate import GATE_DEFAULTS, GATE_FIELDS, GateSettings, GateSource
+from decoding.policy.gate import GATE_FIELDS, GateSettings, GateSource
 from gate_models.gates.sources import SOURCES, held_sources
 from service.backend.backend import Backend
 
@@ -64,8 +64,7 @@ def audited(gate: Gate, setting: GateSettings, regime: Regime) -> AuditedGate | 
             settings = {"threshold": gate.threshold, **_measured_in(regime)}
         case _:
             for name in GATE_FIELDS[setting.source]:
-                given = getattr(setting, name)
-                settings[name] = GATE_DEFAULTS[name] if given is None else given
+                settings[name] = setting.asked_or_default(name)
     named = (regime.model_hash, regime.family, gate.source, gate.version, regime.tail_width)
     return AuditedGate(*named, tuple(sorted(settings.items())))
 
