@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from decoding.gates.protocol import Decision, GateResolution, GateView, Regime
-from decoding.policy.gate import GATE_DEFAULTS, GateSettings
+from decoding.policy.gate import GateSettings
 from decoding.sampling.block_schedule import step_at
 
 BUILTIN: Final = "builtin"
@@ -95,8 +95,7 @@ class BuiltinGates:
         if setting.source == "never":
             return GateResolution(NeverGate())
         if setting.source == "drained":
-            threshold = GATE_DEFAULTS["threshold"] if setting.threshold is None else setting.threshold
-            return GateResolution(DrainedGate(threshold, setting.earliest or 0.0))
+            return GateResolution(DrainedGate(setting.asked_or_default("threshold"), setting.earliest or 0.0))
         if regime.family is None:
             return GateResolution(
                 None, f"gate source '{setting.source}' needs a family, and this constraint belongs to none"

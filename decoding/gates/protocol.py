@@ -112,6 +112,7 @@ class GateResolution:
 
     gate: Gate | None
     fallback_reason: str | None = None
+    """Why there is no gate; beside one, why nothing is known of it."""
     nearest_regime: Mapping[str, Any] | None = None
     evidence: Evidence = "none"
     measured: MeasuredLoss | None = None

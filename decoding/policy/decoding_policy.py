@@ -68,7 +68,8 @@ class DecodingPolicy:
     """With tail_reuse: run everything again every so many base steps (1: always, exact)."""
     on_fallback: OnFallback = "full_cfg"
     """What a request gets that no gate serves: `drained` at the threshold that was measured for the model over all
-    settings (the default of presets that have a gate), guidance to the end, none, or a 422.
+    settings, a cautious one where none was (the default of presets that have a gate), guidance to the end, none, or a
+    422.
     """
     repair: Repair | None = None
     """What is done with a finished text that fails its constraint; None: nothing."""

@@ -29,7 +29,8 @@ class GateSettings:
     """Success that one forward evaluation is worth, in [0, 1] (source `value`)."""
     threshold: float | None = None
     """Total variation below which guidance counts as drained, in (0, 1] (source `drained`). Left out: the family's
-    calibrated one where this setting was measured, else 0.5.
+    calibrated one where this setting was measured, else the model's pooled one; 0.5 with re-checks, and from half of
+    the steps on for a model that was not measured.
     """
     earliest: float | None = None
     """No handoff before this fraction of the steps, in [0, 1] (source `drained`, with a threshold)."""
@@ -69,6 +70,11 @@ class GateSettings:
             )
         if self.source == "fraction" and self.fraction is None:
             raise PolicyError("gate.fraction", "is required by gate source 'fraction'; give one such as 0.3")
+
+    def asked_or_default(self, name: str) -> float:
+        """The setting `name` of this request, or its default (`GATE_DEFAULTS`)."""
+        given: float | None = getattr(self, name)
+        return GATE_DEFAULTS[name] if given is None else given
 
 
 GATE_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {

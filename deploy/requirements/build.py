@@ -51,21 +51,23 @@ def lists() -> dict[str, dict[str, str]]:
     configuration = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     tools = configuration["build-system"]["requires"]  # pip fetches them unhashed unless they are there already
     server = compiled(tools, "pyproject.toml")
-    found = {"server": server, ALONE: compiled(configuration["project"]["optional-dependencies"][ALONE])}
+    packages_of = {"server": server, ALONE: compiled(configuration["project"]["optional-dependencies"][ALONE])}
     for extra in configuration["project"]["optional-dependencies"].keys() - {ALONE}:
         packages = compiled(tools, "pyproject.toml", "--extra", extra)
-        found[extra] = {name: lines for name, lines in packages.items() if name not in server}
-    return found
+        packages_of[extra] = {name: lines for name, lines in packages.items() if name not in server}
+    return packages_of
 
 
 def main() -> int:
-    found = lists()
+    packages_of = lists()
     pinned = pins((ROOT / "constraints.txt").read_text(encoding="utf-8"))
-    loose = {lines.split()[0] for packages in found.values() for name, lines in packages.items() if name not in pinned}
+    loose = {
+        lines.split()[0] for packages in packages_of.values() for name, lines in packages.items() if name not in pinned
+    }
     if loose:
         print("constraints.txt lacks", *sorted(loose), sep="\n")
         return 1
-    for name, packages in found.items():
+    for name, packages in packages_of.items():
         text = "".join(f"{lines}\n" for lines in packages.values())
         (FOLDER / f"{name}.txt").write_text(
             f"# Written by `python -m deploy.requirements.build`.\n{text}", encoding="utf-8"

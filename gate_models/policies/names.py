@@ -95,9 +95,8 @@ def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
         if "boost_threshold" in given:
             given.setdefault("guided_width", BOOSTED_WIDTH)
         if preset in ("handoff", "parallel_tail"):
-            given["on_fallback"] = (
-                "full_cfg"  # a study tells what a gate does; where it serves nothing, nothing is saved
-            )
+            # A study tells what a gate does: where it serves nothing, nothing is saved.
+            given["on_fallback"] = "full_cfg"
         policy = resolve_policy(preset, given)
     except PolicyError as error:
         raise ValueError(f"policy {name!r}: {error.param} {error}") from None

@@ -75,7 +75,7 @@ def load(
         logger.warning("a stored audit is not shown: %s", reason)
     pooled = calibrations.pooled_of(model.spec.hash)
     if pooled is None:
-        logger.warning("%s", unmeasured(model.spec))
+        logger.warning("%s", unmeasured(model.spec.hash))
     measured = (calibrations.cuts, calibrations.thresholds, reports, pooled)
     return Backend(model, engine.start(), gates, gates.version, *measured)
 

@@ -9,15 +9,13 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Final
 
-from decoding.gates.builtin import BUILTIN, DrainedGate, FractionGate
+from decoding.gates.builtin import DrainedGate, FractionGate
 from decoding.gates.protocol import Gate, GateResolution, GateResolver, Regime
-from decoding.policy.gate import GATE_DEFAULTS, GATE_FIELDS, GateSettings, GateSource
-from gate_models.gates.calibrated.pooled import POOLED
+from decoding.policy.gate import GATE_FIELDS, GateSettings, GateSource
+from gate_models.gates.calibrated.pooled import evidence_of
 from gate_models.gates.sources import SOURCES, held_sources
 from service.backend.backend import Backend
 
-UNWATCHED: Final = (BUILTIN, POOLED)
-"""Versions of gates that nobody calibrated for the family: at a threshold of the caller's, or at a pooled one."""
 _SHAPE: Final = ("gen_length", "guidance_scale", "steps")
 _PLAIN: Final = Regime("", None, 0.0, 0, 0, 0, 1.0, None, "probability", "confidence", "as_is")
 _NAMED: Final = ("model_hash", "family", "tail_width")
@@ -53,8 +51,8 @@ class AuditedGate:
 
 def audited(gate: Gate, setting: GateSettings, regime: Regime) -> AuditedGate | None:
     """The identity of `gate`, resolved for `setting` in `regime`. None where no handoff of it needs an audit."""
-    if not SOURCES[setting.source].watched or regime.family is None or gate.version in UNWATCHED:
-        return None
+    if not SOURCES[setting.source].watched or regime.family is None or evidence_of(gate.version) != "audited":
+        return None  # nobody calibrated it for the family
     if gate.planned_step(regime.steps) == regime.steps or setting.recheck is not None:
         return None  # with a recheck guidance comes back: there is no one handoff
     settings: dict[str, float | str] = {}
@@ -65,8 +63,7 @@ def audited(gate: Gate, setting: GateSettings, regime: Regime) -> AuditedGate | 
             settings = {"threshold": gate.threshold, **_measured_in(regime)}
         case _:
             for name in GATE_FIELDS[setting.source]:
-                given = getattr(setting, name)
-                settings[name] = GATE_DEFAULTS[name] if given is None else given
+                settings[name] = setting.asked_or_default(name)
     named = (regime.model_hash, regime.family, gate.source, gate.version, regime.tail_width)
     return AuditedGate(*named, tuple(sorted(settings.items())))
 

@@ -23,6 +23,8 @@ class GenerateOptions:
     """base, full_cfg, handoff, parallel_tail, reopen_repair or auto."""
     fraction: float | None = None
     """Hand off after this fraction of the steps."""
+    on_fallback: str | None = None
+    """Where no gate fits: drained (default), full_cfg, base or reject."""
     guidance_scale: float | None = None
     """w in c + w(c - u)."""
     tail_width: int | None = None
@@ -57,7 +59,9 @@ class GenerateOptions:
         body["policy"] = {"preset": self.policy}
         if self.fraction is not None:
             body["policy"]["gate"] = {"source": "fraction", "fraction": self.fraction}
-        settings = {"guidance_scale": self.guidance_scale, "tail_width": self.tail_width}
+        settings = {
+            "guidance_scale": self.guidance_scale, "tail_width": self.tail_width, "on_fallback": self.on_fallback,
+        }  # fmt: skip
         body["policy"] |= {name: value for name, value in settings.items() if value is not None}
         return body
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from decoding.gates.builtin import BUILTIN
 from decoding.gates.protocol import GateResolution, GateResolver
-from decoding.models.protocol import ModelSpec
 from decoding.policy.gate import GateSettings
 from decoding.policy.presets import plainly_guided
 from decoding.request.job import Job, record_for, regime_of
-from gate_models.gates.calibrated.pooled import unmeasured
 from service.backend.watched_gates import SuspendedChoice
 
 FallbackCode = Literal["no_family", "no_gate", "outside_regime", "suspended"]
@@ -27,21 +24,23 @@ class Fallback:
     code: FallbackCode
 
 
-def fallen_back(job: Job, choice: GateResolution, code: FallbackCode, gates: GateResolver, spec: ModelSpec) -> Fallback:
+def fallen_back(job: Job, choice: GateResolution, code: FallbackCode, gates: GateResolver, model_hash: str) -> Fallback:
     """`job`, whose gate `choice` could not name, as its policy's `on_fallback` says.
 
-    `drained` becomes full CFG where it may do harm or nothing is known: a gate that the shadow audit has suspended, a
-    promise that was asked for (a margin), guidance that was measured not to drain, a model that was not measured.
+    `drained` becomes full CFG where it is known to do harm or is not what was asked for: a gate that the shadow audit
+    has suspended, guidance that was measured not to drain, a promise (a margin).
     """
     if job.policy.on_fallback == "drained":
         reason = choice.fallback_reason or "no gate is available"
         refusal = _kept_guided(job, code)
         if refusal is None:
-            served, drained = _drained(job, gates, spec)
-            if drained.gate is not None and drained.gate.version != BUILTIN:
-                told = replace(drained, fallback_reason=reason, nearest_regime=choice.nearest_regime)
-                return Fallback(served, told, code)
-            refusal = drained.fallback_reason or unmeasured(spec)
+            served, drained = _drained(job, gates, model_hash)
+            refusal = drained.fallback_reason
+            if drained.gate is not None:
+                told = reason if refusal is None else f"{reason}; {refusal}"
+                return Fallback(
+                    served, replace(drained, fallback_reason=told, nearest_regime=choice.nearest_regime), code
+                )
         if refusal:
             choice = replace(choice, fallback_reason=f"{reason}; guidance stays on to the end: {refusal}")
     policy = plainly_guided(job.policy)
@@ -59,14 +58,14 @@ def _kept_guided(job: Job, code: FallbackCode) -> str | None:
     return None
 
 
-def _drained(job: Job, gates: GateResolver, spec: ModelSpec) -> tuple[Job, GateResolution]:
+def _drained(job: Job, gates: GateResolver, model_hash: str) -> tuple[Job, GateResolution]:
     """`job` with a serial tail under the threshold that was measured for it, in its own order if that was measured."""
     policy = replace(job.policy.with_tail_width(1), gate=DRAINED)
     served = replace(job, policy=policy)
-    drained = gates.resolve(DRAINED, regime_of(served, spec.hash))
+    drained = gates.resolve(DRAINED, regime_of(served, model_hash))
     if drained.evidence == "none":
         served = replace(served, policy=plainly_guided(policy))
-        drained = gates.resolve(DRAINED, regime_of(served, spec.hash))
+        drained = gates.resolve(DRAINED, regime_of(served, model_hash))
     if drained.gate is None:
         return job, drained
     return replace(served, gate=drained.gate, record=record_for([drained.gate], job.record)), drained

@@ -10,7 +10,7 @@ from typing import Protocol
 from decoding.constraints import Constraint
 from decoding.gates.builtin import NeverGate
 from decoding.gates.protocol import GateResolution, GateResolver, Regime
-from decoding.models.protocol import DenoisingModel, ModelSpec
+from decoding.models.protocol import DenoisingModel
 from decoding.policy.decoding_policy import DecodingPolicy
 from decoding.request.job import Job, record_for, regime_of
 from decoding.sampling.noise import NoiseKey
@@ -105,7 +105,7 @@ def prepare_canvas(
     if job.policy.preset == "auto":
         job = _with_attempts(job, gates, model_hash, request.policy)
     else:
-        job, resolution, fallback = _with_gate(job, gates, recorded, model.spec, request.names)
+        job, resolution, fallback = _with_gate(job, gates, recorded, model_hash, request.names)
     job, anchor_reason = _with_anchor(job, request.policy, recorded, model_hash)
     check_request(job, request, model.spec, settings, trace=trace)
     return Prepared(
@@ -136,12 +136,12 @@ def _with_attempts(job: Job, gates: GateResolver, model_hash: str, asked: Policy
 
 
 def _with_gate(
-    job: Job, gates: GateResolver, recorded: RecordedHorizons | None, spec: ModelSpec, names: FieldNames
+    job: Job, gates: GateResolver, recorded: RecordedHorizons | None, model_hash: str, names: FieldNames
 ) -> tuple[Job, GateResolution, FallbackCode | None]:
     """`job` with the gate that its policy asks for, or as `on_fallback` says where there is none (contract 7)."""
     if job.starts_base:
         return job, GateResolution(NeverGate()), None
-    regime = regime_of(job, spec.hash)
+    regime = regime_of(job, model_hash)
     measured = recorded if job.policy.gate.source == "recorded" else None
     choice = gates.resolve(job.policy.gate, regime) if measured is None else measured.choice(job, regime)
     if choice.gate is not None:
@@ -150,7 +150,7 @@ def _with_gate(
     if job.policy.on_fallback == "reject":
         raise invalid("policy.gate.source", f"cannot be served: {names.in_reason(reason)}", "gate_unavailable")
     code = code_of(choice, nameless=regime.family is None and measured is None)
-    fallback = fallen_back(job, choice, code, gates, spec)
+    fallback = fallen_back(job, choice, code, gates, model_hash)
     return fallback.job, fallback.choice, code
 
 

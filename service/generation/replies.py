@@ -8,7 +8,7 @@ from typing import Literal
 
 from decoding.constraints import Verdict
 from decoding.engine.handle import DecodingResult
-from decoding.gates.builtin import BUILTIN, DrainedGate
+from decoding.gates.builtin import DrainedGate
 from decoding.gates.protocol import Evidence, Gate
 from decoding.models.protocol import DenoisingModel
 from decoding.policy.decoding_policy import DecodingPolicy
@@ -16,7 +16,7 @@ from decoding.policy.gate import gate_defaults
 from decoding.records.ledger import Ledger
 from decoding.repair.passes import DecodedText
 from decoding.request.job import Job
-from gate_models.gates.calibrated.pooled import POOLED
+from gate_models.gates.calibrated.pooled import evidence_of
 from gate_models.gates.sources import SOURCES
 from service.generation.prepare import Prepared
 from service.schemas import generate as wire
@@ -121,17 +121,22 @@ def gate(prepared: Prepared, outcome: DecodingResult) -> wire.GateResult:
         fate_confidence=decision.fate_confidence if decision else None,
         fallback_reason=outcome.fallback_reason or (prepared.choice.fallback_reason if prepared.fallback else None),
         evidence=evidence(prepared, outcome),
-        measured_loss=wire.MeasuredLoss(**asdict(measured)) if (measured := prepared.choice.measured) else None,
+        measured_loss=measured_loss(prepared, outcome),
         nearest_regime=dict(prepared.choice.nearest_regime) if prepared.choice.nearest_regime else None,
     )
 
 
 def evidence(prepared: Prepared, outcome: DecodingResult) -> Evidence:
     """What is known of the gate that a sample had; of an attempt of `auto` its version tells."""
-    if not prepared.job.attempts:
-        return prepared.choice.evidence
-    version = outcome.run.gate.version
-    return "none" if version == BUILTIN else "pooled" if version == POOLED else "audited"
+    if outcome.fallback_reason is not None:
+        return "none"  # the gate failed, and decided nothing
+    return evidence_of(outcome.run.gate.version) if prepared.job.attempts else prepared.choice.evidence
+
+
+def measured_loss(prepared: Prepared, outcome: DecodingResult) -> wire.MeasuredLoss | None:
+    """What the gate that a sample had was measured to lose; None where that is not known."""
+    measured = prepared.choice.measured
+    return None if measured is None or outcome.fallback_reason is not None else wire.MeasuredLoss(**asdict(measured))
 
 
 def repair(prepared: Prepared, outcome: DecodingResult) -> wire.RepairResult | None:

@@ -124,9 +124,8 @@ def identify(keyring: Keyring, headers: Headers) -> Caller | None:
     if keyring.anonymous is not None:
         return keyring.anonymous
     given = headers.getlist("authorization")
-    scheme, _, value = (
-        given[0].partition(" ") if len(given) == 1 else ("", "", "")
-    )  # of two, a proxy may check the other
+    only = given[0] if len(given) == 1 else ""  # of two, a proxy may check the other
+    scheme, _, value = only.partition(" ")
     match scheme.lower():
         case "bearer":
             return keyring.find(value.strip())

@@ -73,7 +73,7 @@ class GateList(Reply):
     refused: list[str]
     """Stored gates that must not be used, and why."""
     pooled: PooledInfo | None = None
-    """What on_fallback 'drained' serves; null where this model was not measured, and keeps full CFG."""
+    """What on_fallback 'drained' serves; null where this model was not measured: it gets a cautious one."""
 
 
 class AuditGap(Reply):

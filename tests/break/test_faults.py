@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
 import pytest
@@ -46,7 +45,7 @@ def test_a_model_that_fails_is_answered_for_and_used_again(spawn):
     process.break_now()
     for _ in range(2):
         assert status(process, SMALL) == (500, "internal_error")
-    Path(f"{process.log.resolve()}.fault").unlink()
+    process.mend_now()
     assert status(process, SMALL) == (200, None)
     assert process.stop() == 0
 
@@ -57,7 +56,7 @@ def test_a_predicate_that_ends_its_thread_fails_its_own_request_alone(spawn):
     for _ in range(2):
         assert status(process, JUDGED) == (500, "internal_error")
     assert status(process, SMALL) == (200, None)
-    Path(f"{process.log.resolve()}.fault").unlink()
+    process.mend_now()
     assert status(process, JUDGED) == (200, None)
     assert process.stop() == 0
 

@@ -57,6 +57,11 @@ def wait_until(look: Callable[[], T], wanted: Callable[[T], object], what: str, 
     return seen
 
 
+def fault_file(log: str | Path) -> Path:
+    """While it exists, the fault of the process that writes `log` happens."""
+    return Path(f"{log}.fault")
+
+
 def _run(arguments: Sequence[str], environment: Mapping[str, str], log: str, fault: Fault | None) -> None:
     """`astargate` in a process that was forked, with a part of it broken."""
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -70,7 +75,7 @@ def _run(arguments: Sequence[str], environment: Mapping[str, str], log: str, fau
     from service.cli import main
 
     if fault is not None:
-        fault(Path(f"{log}.fault"))
+        fault(fault_file(log))
     main()
 
 
@@ -147,7 +152,15 @@ class ServerProcess:
 
     def break_now(self) -> None:
         """Let the fault happen that the process was started with."""
-        Path(f"{self.log.resolve()}.fault").touch()
+        self._fault_file.touch()
+
+    def mend_now(self) -> None:
+        """End the fault."""
+        self._fault_file.unlink()
+
+    @property
+    def _fault_file(self) -> Path:
+        return fault_file(self.log.resolve())
 
     def generate(self, body: dict[str, Any], **options: Any) -> dict[str, Any]:
         """The answer to a request that must succeed."""

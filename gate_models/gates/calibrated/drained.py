@@ -1,9 +1,9 @@
 """The `drained` gate at a threshold that was calibrated for its family, in the regime that it was measured in.
 
 Asked for without a threshold, the gate takes the calibrated one: point estimate, or with `margin` the largest threshold
-whose loss is certified. Elsewhere (another canvas, weight, order, ...) it takes the model's pooled threshold
-(`pooled.py`). A model without one, and a gate with re-checks, which no measurement has, take the general default, and
-the gate's version says so.
+whose loss is certified. Elsewhere (another canvas, weight, order, ...) it takes the model's pooled threshold, or the
+cautious one of a model that was not measured (`pooled.py`). A gate with re-checks, which no measurement has, takes the
+general default. The gate's version says which it is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from decoding.gates.builtin import BuiltinGates, DrainedGate
 from decoding.gates.protocol import GateResolution, MeasuredLoss, Regime
 from decoding.policy.gate import GateSettings
 from gate_models.gates.calibrated.files import nearest, read_entries, shipped_file, write_entries
-from gate_models.gates.calibrated.pooled import POOLED, PooledThreshold
+from gate_models.gates.calibrated.pooled import POOLED, UNMEASURED, PooledThreshold, unmeasured
 
 __all__ = ["MEASURED", "DrainedGates", "DrainedThreshold", "read_thresholds", "shipped_thresholds", "write_thresholds"]
 FORMAT: Final = 1
@@ -108,11 +108,13 @@ class DrainedGates:
     def _elsewhere(
         self, setting: GateSettings, regime: Regime, closest: tuple[DrainedThreshold, list[str]] | None
     ) -> GateResolution:
-        """Outside every calibration: the pooled threshold or the general default, which promise no margin."""
+        """Outside every calibration: a threshold that promises no margin."""
         if setting.margin is None:
-            pooled = next((one for one in self.pooled if one.model_hash == regime.model_hash), None)
-            if pooled is None or setting.recheck is not None:
+            if setting.recheck is not None:
                 return self.builtin.resolve(setting, regime)
+            pooled = next((one for one in self.pooled if one.model_hash == regime.model_hash), None)
+            if pooled is None:
+                return GateResolution(UNMEASURED, unmeasured(regime.model_hash))
             return _at_pooled(pooled, regime)
         if closest is None:
             whose = "this request, which has no family" if regime.family is None else f"family '{regime.family}'"
@@ -137,8 +139,8 @@ def _at_pooled(pooled: PooledThreshold, regime: Regime) -> GateResolution:
             f"[{low:.2f}, {high:.2f}] of the success on {lost['pairs']} pairs",
         )
     gate = DrainedGate(pooled.threshold, pooled.earliest, version=POOLED)
-    if pooled.outside(regime):
-        return GateResolution(gate)
+    if outside := pooled.outside(regime):
+        return GateResolution(gate, f"the pooled drained threshold was not measured at {', '.join(outside)}")
     return GateResolution(gate, evidence="pooled", measured=pooled.measured)
 
 

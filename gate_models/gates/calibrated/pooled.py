@@ -3,7 +3,8 @@
 A gate of one family serves the setting that it was measured in. A request in any other setting gets this threshold.
 It was chosen on requests whose guidance scale, temperature, canvas, steps, blocks and order were drawn at random, so
 that its loss is an average over settings and says little of any single one. Families whose guidance it is known to cut
-off too early are withheld, and so is a model without a measurement: `astargate drained pooled` makes one.
+off too early are withheld. A model without a measurement gets a cautious gate (`UNMEASURED`), and answers say that
+nothing is known of it, until `astargate drained pooled` has measured the model.
 """
 
 from __future__ import annotations
@@ -13,13 +14,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from decoding.gates.protocol import MeasuredLoss, Regime
-from decoding.models.protocol import ModelSpec
+from decoding.gates.builtin import BUILTIN, DrainedGate
+from decoding.gates.protocol import Evidence, MeasuredLoss, Regime
+from decoding.policy.gate import GATE_DEFAULTS
 from gate_models.gates.calibrated.files import read_entries, shipped_file, write_entries
 
 FORMAT: Final = 1
 POOLED: Final = f"pooled-{FORMAT}"
 """Version of a gate at a pooled threshold."""
+UNMEASURED: Final = DrainedGate(GATE_DEFAULTS["threshold"], earliest=0.5, version="unmeasured")
+"""The gate of a model that was not measured: half of the steps are guided whatever it reads, so that it can save a
+quarter of full CFG at most.
+"""
 FILE: Final = "pooled.json"
 """Name of the file, in the package and in a folder of the operator's own gates."""
 _PLAIN: Final[Mapping[str, Any]] = {
@@ -94,12 +100,19 @@ class PooledThreshold:
         return different + [name for name, value in _PLAIN.items() if getattr(regime, name) != value]
 
 
-def unmeasured(spec: ModelSpec) -> str:
-    """Why a model has no pooled threshold, and how it gets one."""
+def unmeasured(model_hash: str) -> str:
+    """What is told of a model without a pooled threshold, and how it gets one."""
     return (
-        f"no drained threshold was measured for model {spec.name} ({spec.hash}); `astargate drained pooled --model "
-        f"{spec.name} --out GATES/pooled.json` measures one, `astargate serve --gates GATES` serves it"
+        f"no drained threshold was measured for this model ({model_hash}), which gets a cautious one; `astargate "
+        "drained pooled --model MODEL --out GATES/pooled.json` measures it, `astargate serve --gates GATES` serves that"
     )
+
+
+def evidence_of(version: str) -> Evidence:
+    """What is known of a gate, by its version."""
+    if version in (BUILTIN, UNMEASURED.version):
+        return "none"
+    return "pooled" if version == POOLED else "audited"
 
 
 def shipped_pooled(folder: Path | None = None) -> tuple[PooledThreshold, ...]:

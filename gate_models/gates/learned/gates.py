@@ -13,7 +13,7 @@ from typing import Protocol
 
 from decoding.gates.builtin import FractionGate, NeverGate
 from decoding.gates.protocol import Decision, GateResolution, GateView
-from decoding.policy.gate import GATE_DEFAULTS, GateSettings
+from decoding.policy.gate import GateSettings
 from decoding.sampling.block_schedule import step_at
 from gate_models.features import vector
 from gate_models.features.argmax_fill import TextReader
@@ -183,7 +183,7 @@ class ValueGate(_Learned):
 
     @staticmethod
     def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: TextReader) -> GateResolution:
-        price = GATE_DEFAULTS["row_price"] if setting.row_price is None else setting.row_price
+        price = setting.asked_or_default("row_price")
         return GateResolution(ValueGate(bundle.version, bundle.checkpoints, reader, bundle.values[width], price))
 
     def checkpoints(self, steps: int) -> frozenset[int] | None:
@@ -213,8 +213,8 @@ class RiskGate(ValueGate):
 
     @staticmethod
     def resolve(bundle: GateBundle, width: int, setting: GateSettings, reader: TextReader) -> GateResolution:
-        margin = GATE_DEFAULTS["margin"] if setting.margin is None else setting.margin
-        confidence = GATE_DEFAULTS["confidence"] if setting.confidence is None else setting.confidence
+        margin = setting.asked_or_default("margin")
+        confidence = setting.asked_or_default("confidence")
         choice = bundle.risk_tests[width].choose(margin, confidence)
         if choice.setting is None:
             return GateResolution(None, f"risk gate of '{bundle.family}': {choice.refusal}")

@@ -75,8 +75,8 @@ def measure(model: DenoisingModel, settings: PooledSettings, path: Path | None) 
     Raises `ValueError` where `path` holds runs of another model or other settings.
     """
     wanted = list(draws(model.spec, settings))
-    header = {"pooled": identity(model=model.spec.hash, settings=asdict(replace(settings, pairs=40, margin=0.5)),
-                                 software=software())}  # fmt: skip
+    drawn_by = {"tasks": settings.tasks, "seed": settings.seed}  # more pairs go on; a margin only reads them
+    header = {"pooled": identity(model=model.spec.hash, settings=drawn_by, software=software())}
     known = _read(path, header, wanted)
     missing = [draw for draw in wanted if draw.index not in known]
     with tqdm(total=len(wanted), initial=len(wanted) - len(missing), unit="pair", desc="pooled threshold") as bar:
@@ -275,8 +275,8 @@ def _reading(pairs: Sequence[Pair], gate: Gate, withheld: Mapping[str, Any], flu
 
 
 def _perplexity(fluency: Fluency, texts: Sequence[str]) -> float | None:
-    found = fluency.perplexity(texts)
-    return None if found is None else round(found, 1)
+    perplexity = fluency.perplexity(texts)
+    return None if perplexity is None else round(perplexity, 1)
 
 
 def _rounded(loss: Estimate) -> dict[str, Any]:

@@ -182,7 +182,8 @@ def family_data(census: Census, task: str, reader: TextReader, model_hash: str) 
 def recorded_hash(prompts: Iterable[PromptRecord]) -> str:
     """16 digits over every recorded run and cell that features and labels are made from.
 
-    Features stay out: logarithms differ in the last bit between processors, and the hash must not.
+    Features stay out: logarithms differ in the last bit between processors, and the hash must not. Scores and tokens of
+    rollouts stay out too, unlike in `census.store.digest`: training loads the census without them.
     """
     digest = hashlib.sha256(vector.SCHEMA.encode())
     for prompt in prompts:

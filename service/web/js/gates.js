@@ -18,9 +18,9 @@ export class GatesView {
     if (this.loaded) return;
     this.panel.replaceChildren(h("p", { class: "empty" }, "Loading."));
     try {
-      const { data, refused = [] } = await get("/v1/gates");
+      const { data, refused = [], pooled } = await get("/v1/gates");
       this.loaded = true;
-      this.panel.replaceChildren(...draw(data), ...refused.map((reason) => h("p", { class: "note bad" }, `Not used: ${reason}`)));
+      this.panel.replaceChildren(...draw(data), elsewhere(pooled), ...refused.map((reason) => h("p", { class: "note bad" }, `Not used: ${reason}`)));
     } catch (error) {
       this.panel.replaceChildren(h("p", { class: "note bad" }, error.message));
     }
@@ -36,6 +36,18 @@ function draw(gates) {
     h("p", { class: "lead" }, `${plural(gates.length, "gate")} for ${plural(families.size, "family").replace("familys", "families")}. Each serves the setting that it was measured in, and no other.`),
     table("Gates of this server", ["Family", "Source", "Hands off at", "Setting", ...extras.map(words), "Version"], rows),
     ...[...families].filter(([, entries]) => entries[0].family !== null).map(([family, entries]) => details(family, entries))];
+}
+
+/** What a request gets that no gate fits. */
+function elsewhere(pooled) {
+  const note = (text) => h("p", { class: "note" }, text);
+  if (!pooled) return note("This model's pooled drained threshold was not measured: a request that no gate fits is guided for half of its steps or more, on evidence 'none'.");
+  if (pooled.threshold === null) return note("No drained threshold keeps this model's loss small over all settings: a request that no gate fits is guided to its end.");
+  const loss = pooled.loss === null ? "" : ` Loss of success ${value(pooled.loss)} [${pooled.loss_interval_95.map(value).join(", ")}] on ${plural(pooled.pairs, "pair")}, at ${percent(pooled.rows_of_full_cfg)} of full CFG's rows.`;
+  const start = pooled.earliest ? `, not before ${percent(pooled.earliest)} of its steps` : "";
+  const withheld = Object.keys(pooled.withheld);
+  const kept = withheld.length ? ` Families that it harms keep full CFG: ${withheld.join(", ")}.` : "";
+  return note(`A request that no gate fits hands off when drained below ${value(pooled.threshold)}${start}: one threshold, measured over many settings together.${loss}${kept}`);
 }
 
 /** A family's evidence and audits, asked for when it is opened. */

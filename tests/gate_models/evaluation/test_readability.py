@@ -28,7 +28,7 @@ def lover_of_short_words() -> Readability:
 
     def judge(threshold: float) -> Judge:
         weights = Weights(FEATURES, (0.0,) * size, (1.0,) * size, (-0.2,) * size, 2.0, threshold)
-        return Judge(weights, FakeModel())
+        return Judge(weights, FakeModel(), {"references_readable": 0.8})
 
     short, long = judge(0.5).probabilities([SHORT, LONG])
     assert short > long

@@ -1,4 +1,4 @@
-"""What `on_fallback: drained` gives where a measurement is missing, withheld or suspended: full CFG, and the reason."""
+"""What `on_fallback: drained` gives where a measurement is missing, withheld or suspended, and the reason."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from decoding.gates.builtin import BUILTIN, NeverGate
-from gate_models.features.argmax_fill import Reader
-from gate_models.gates.calibrated.pooled import POOLED, PooledThreshold, shipped_pooled, write_pooled
+from gate_models.features.argmax_fill import TextReader
+from gate_models.gates.calibrated.pooled import POOLED, UNMEASURED, PooledThreshold, shipped_pooled, write_pooled
 from gate_models.gates.resolver import LearnedGates
 from gate_models.gates.shipped import Calibrations
 from service.backend import backend
@@ -25,7 +25,7 @@ ELSEWHERE = {"gen_length": 32}
 def gates(*pooled: PooledThreshold) -> LearnedGates:
     shipped = Calibrations.shipped(mini().spec)
     resolver = replace(shipped, pooled=pooled).resolver()
-    return LearnedGates([], resolver, Reader.of(mini().spec, mini().codec))
+    return LearnedGates([], resolver, TextReader.of(mini().spec, mini().codec))
 
 
 def own() -> PooledThreshold:
@@ -36,13 +36,17 @@ def prepared(held: LearnedGates | WatchedGates, **fields: object) -> Prepared:
     return prepare(GenerateRequest.model_validate({**BODY, **fields}), mini(), held, Settings())
 
 
-def test_a_model_without_a_measurement_keeps_full_cfg_and_says_how_to_measure() -> None:
+def test_a_model_without_a_measurement_gets_a_cautious_gate_and_says_how_to_measure() -> None:
     found = prepared(gates(replace(own(), model_hash="another")), **ELSEWHERE)
-    assert isinstance(found.job.gate, NeverGate)
-    assert found.choice.evidence == "none"
-    assert found.policy.gate.source == "policy"
-    assert f"astargate drained pooled --model {mini().spec.name}" in (found.choice.fallback_reason or "")
+    assert (found.job.gate, found.choice.evidence, found.choice.measured) == (UNMEASURED, "none", None)
+    assert "astargate drained pooled --model" in (found.choice.fallback_reason or "")
     assert mini().spec.hash in (found.choice.fallback_reason or "")
+
+
+def test_outside_what_was_measured_the_reason_names_the_setting() -> None:
+    found = prepared(gates(own()), **ELSEWHERE, policy={"guidance_scale": 9})
+    assert (found.job.gate.version, found.choice.evidence) == (POOLED, "none")
+    assert "guidance_scale 9 (measured: 1 to 4)" in (found.choice.fallback_reason or "")
 
 
 def test_a_model_that_was_measured_is_handed_off() -> None:
@@ -81,6 +85,7 @@ def test_the_shadow_audit_does_not_watch_a_pooled_gate() -> None:
         raise AssertionError(f"{gate} is nobody's to suspend")
 
     assert prepared(WatchedGates(gates(own()), never), **ELSEWHERE).choice.evidence == "pooled"
+    assert prepared(WatchedGates(gates(), never), **ELSEWHERE).job.gate == UNMEASURED
 
 
 def test_an_operator_s_file_that_cannot_be_read_is_left_out(tmp_path, caplog) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from collections.abc import Awaitable, Callable
 from copy import deepcopy
 from typing import Any
@@ -15,6 +16,17 @@ from decoding.constraints import catalogue
 
 EXAMPLES = [entry["example"] for entry in catalogue()]
 ODD = (None, True, -1, 0, 3.5, 1e308, 2**70, "", "x" * 300, [], {}, [[]], {"a": {}}, "\x00", "🙂")
+GARBLED = (
+    b"nonsense\r\n\r\n",
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    b"POST /generate HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"POST /generate HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 70_000 + b"\r\n\r\n",
+)
+FAILURE = re.compile(r'\ndata: \{"error": ?\{.*?"code": ?"(\w+)"')
+STREAMED = {"deadline_exceeded": "past its own deadline, in a stream"}
+"""Ends of streams that are no fault of the server."""
 PATHS = ("/generate", "/v1/completions", "/v1/chat/completions", "/committor")
 
 
@@ -82,6 +94,8 @@ class Hostile:
             (self.late, 1),
             (self.lost, 1),
             (self.endless, 0.5),
+            (self.garbled, 1),
+            (self.measured, 0.3),
         )
 
     async def one(self) -> str:
@@ -91,8 +105,10 @@ class Hostile:
     async def _post(self, path: str, content: bytes) -> str:
         reply = await self.client.post(path, content=content, headers={"Content-Type": "application/json"})
         if reply.status_code == 200:
-            ended = "error" if "event: error" in reply.text or '\ndata: {"error"' in reply.text else "ok"
-            return f"200 {ended}"
+            failure = FAILURE.search(reply.text)
+            if failure is None:
+                return "200 ok"
+            return STREAMED.get(failure[1], f"500 in a stream: {failure[1]}")
         body = reply.json()
         if set(body) != {"error"} or not reply.headers.get("x-request-id"):
             return f"malformed {reply.status_code}"
@@ -164,3 +180,18 @@ class Hostile:
         await asyncio.sleep(self.rng.random() * 0.1)
         writer.transport.abort()
         return "left" if status.endswith("200") else status[-3:]
+
+    async def garbled(self) -> str:
+        """Sends what is no HTTP, too much of it, or a body whose end is unclear."""
+        reader, writer = await asyncio.open_connection(self.host, self.port)
+        writer.write(self.rng.choice(GARBLED))
+        answer = await reader.read()
+        writer.transport.abort()
+        status = answer[9:12].decode()
+        return f"refused {status}" if status in {"400", "431"} else f"malformed {status}"
+
+    async def measured(self) -> str:
+        """Asks for a committor and does not wait for it."""
+        body = {"constraint": {"type": "keywords", "keywords": ["dog"]}, "state": {"fraction": 0.5}, "gen_length": 8}
+        reply = await self.client.post("/committor", json=body | {"rollouts": 2, "seed": self.rng.randrange(1 << 30)})
+        return "job" if reply.status_code in {200, 202} else str(reply.status_code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,11 @@ from decoding.policy.repair import SELECTORS
 from decoding.sampling.commit_order import order_names
 from service.schemas.generate import GenerateRequest
 from service.schemas.policy import GateRequest, PolicyRequest, RepairRequest
+from tests.service.load import valid
 from tests.service.process import error_of
+
+MOST = 4
+"""Valid requests that are served for each that is refused, at least."""
 
 SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
@@ -137,3 +142,44 @@ def test_every_tail(spawn):
         check(server, {"prompt": "a dog", **SMALL, "policy": policy, "block_length": blocks, "seed": seed})
 
     one()
+
+
+def test_most_valid_requests_are_served(server):
+    """A refusal is right where a canvas is too short for its constraint or a gate was not measured there; few are."""
+    served = Counter()
+
+    @settings(QUIET, max_examples=150)
+    @given(request=valid.requests())
+    def one(request):
+        path, body = request
+        reply = server.client.post(path, json={**body, "deadline_s": 300})
+        assert reply.status_code in {200, 422}, (body, reply.text)
+        served[reply.status_code] += 1
+        if reply.status_code == 422:
+            assert error_of(reply)["param"], (body, reply.text)
+            served[error_of(reply)["message"][:100]] += 1
+        elif body["stream"]:
+            assert "event: done" in reply.text or "data: [DONE]" in reply.text, body
+        else:
+            assert len(reply.json()["samples" if path == "/generate" else "choices"]) == body["n"]
+
+    one()
+    assert served[200] > MOST * served[422], served
+    server.wait_idle()
+
+
+def test_valid_measurements_are_made(server):
+    served = Counter()
+
+    @settings(QUIET, max_examples=12)
+    @given(body=valid.measurements())
+    def one(body):
+        reply = server.client.post("/committor", json=body)
+        assert reply.status_code in {200, 202, 422}, (body, reply.text)
+        served[reply.status_code] += 1
+        if reply.status_code == 422:
+            assert error_of(reply)["param"], (body, reply.text)
+            served[error_of(reply)["message"][:100]] += 1
+
+    one()
+    assert served[200] + served[202] > MOST * served[422], served

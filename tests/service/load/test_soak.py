@@ -12,7 +12,8 @@ from tests.service.load.soak import OPTIONS, soak
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_hostile_clients_leave_nothing_behind(spawn):
     server = spawn(*OPTIONS).wait_for(200)
-    counts, faults = soak(server, 300, workers=12, seed=7)
-    assert faults == []
-    assert {"200 ok", "422", "left"} <= set(counts)
+    report = soak(server, 300, workers=12, seed=7)
+    assert report.faults == []
+    assert {"200 ok", "422", "left"} <= set(report.outcomes)
+    assert report.jobs
     assert "Traceback" not in server.log.read_text()

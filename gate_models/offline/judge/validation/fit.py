@@ -6,11 +6,12 @@ A text is one row, so that no two labels of a text are ever on both sides of a f
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
@@ -32,6 +33,8 @@ REPEATS: Final = 10
 
 Matrix = NDArray[np.float64]
 States = NDArray[np.float32]
+Learner = Callable[[Matrix | States, Verdicts, int], tuple[NDArray[np.float64], float]]
+"""Of rows, verdicts and a seed: a direction and an intercept."""
 
 
 def fit(
@@ -44,7 +47,7 @@ def fit(
     end_weight: tuple[float, ...] = ()
     end_intercept = 0.0
     if ends is not None:
-        matrix = np.column_stack([matrix, _ends_left_out(ends, target, seed)])
+        matrix = np.column_stack([matrix, left_out(ends, target, seed, _end_direction)])
         direction, end_intercept = _end_direction(ends, target, seed)
         end_weight = tuple(float(f"{value:.6g}") for value in direction)
     mean, deviation = _scale(matrix)
@@ -55,7 +58,7 @@ def fit(
         deviation=tuple(deviation.tolist()),
         weight=tuple(weight.tolist()),
         intercept=intercept,
-        threshold=fair_threshold(left_out(matrix, target, INNER, seed), target),
+        threshold=fair_threshold(expit(left_out(matrix, target, seed, _direction)), target),
         end_weight=end_weight,
         end_intercept=end_intercept,
     )
@@ -80,14 +83,13 @@ def cross_validate(
     return probabilities, decided
 
 
-def left_out(matrix: Matrix, target: Verdicts, folds: int, seed: int) -> NDArray[np.float64]:
-    """Probability [n] of each row by a fit on the other folds."""
-    probabilities = np.zeros(len(target))
-    for train, test in _folds(target, folds, seed):
-        mean, deviation = _scale(matrix[train])
-        weight, intercept = _regression((matrix[train] - mean) / deviation, target[train])
-        probabilities[test] = 1.0 / (1.0 + np.exp(-((matrix[test] - mean) / deviation @ weight + intercept)))
-    return probabilities
+def left_out(rows: Matrix | States, target: Verdicts, seed: int, learn: Learner) -> NDArray[np.float64]:
+    """Logit [n] of each of `rows` [n, F] by what the other folds teach."""
+    logits = np.zeros(len(target))
+    for train, test in _folds(target, INNER, seed):
+        direction, intercept = learn(rows[train], target[train], seed)
+        logits[test] = rows[test] @ direction + intercept
+    return logits
 
 
 def fair_threshold(probabilities: NDArray[np.float64], target: Verdicts) -> float:
@@ -98,18 +100,17 @@ def fair_threshold(probabilities: NDArray[np.float64], target: Verdicts) -> floa
     return float(round((above + below) / 2, 4))
 
 
-def _ends_left_out(ends: States, target: Verdicts, seed: int) -> NDArray[np.float64]:
-    """The column `end` [n], each entry by a direction of the other folds."""
-    column = np.zeros(len(target))
-    for train, test in _folds(target, INNER, seed):
-        direction, intercept = _end_direction(ends[train], target[train], seed)
-        column[test] = ends[test] @ direction + intercept
-    return column
+def _direction(matrix: Matrix | States, target: Verdicts, seed: int) -> tuple[NDArray[np.float64], float]:
+    """Direction [F] and intercept of the regression on features, for rows that are not scaled."""
+    mean, deviation = _scale(matrix)
+    weight, intercept = _regression((matrix - mean) / deviation, target)
+    direction = weight / deviation
+    return direction, intercept - float(mean @ direction)
 
 
-def _end_direction(ends: States, target: Verdicts, seed: int) -> tuple[NDArray[np.float64], float]:
+def _end_direction(ends: Matrix | States, target: Verdicts, seed: int) -> tuple[NDArray[np.float64], float]:
     """Direction [E] and intercept: a logistic regression on whitened principal components, written as one product."""
-    mean, deviation = _scale(ends.astype(np.float64))
+    mean, deviation = _scale(ends)
     parts = PCA(min(END_PARTS, *ends.shape), svd_solver="randomized", random_state=seed)
     reduced = parts.fit_transform((ends - mean) / deviation)
     alive = parts.explained_variance_ > NEGLIGIBLE * parts.explained_variance_.max()
@@ -119,10 +120,11 @@ def _end_direction(ends: States, target: Verdicts, seed: int) -> tuple[NDArray[n
     return direction, float(model.intercept_[0] - mean @ direction)
 
 
-def _scale(matrix: Matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _scale(matrix: Matrix | States) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean and deviation [F] of the rows; 1 in place of a deviation of 0."""
-    deviation = matrix.std(0)
-    return matrix.mean(0), np.where(deviation > 0, deviation, 1.0)
+    exact = matrix.astype(np.float64)
+    deviation = exact.std(0)
+    return exact.mean(0), np.where(deviation > 0, deviation, 1.0)
 
 
 def _regression(scaled: Matrix, target: Verdicts) -> tuple[NDArray[np.float64], float]:

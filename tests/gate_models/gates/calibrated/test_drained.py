@@ -21,7 +21,15 @@ from gate_models.gates.calibrated.drained import (
     read_thresholds,
     write_thresholds,
 )
-from gate_models.gates.calibrated.pooled import POOLED, PooledThreshold, read_pooled, shipped_pooled, write_pooled
+from gate_models.gates.calibrated.pooled import (
+    POOLED,
+    UNMEASURED,
+    PooledThreshold,
+    evidence_of,
+    read_pooled,
+    shipped_pooled,
+    write_pooled,
+)
 
 REGIME = Regime("hash", "commongen-k3", 2.0, 16, 16, 1, 1.0, None, "probability", "guidance_boost", "as_is")
 PROMISED = {"0.01": None, "0.03": 0.2, "0.05": 0.4}
@@ -47,10 +55,10 @@ def test_without_a_threshold_the_calibrated_one_serves_its_regime() -> None:
 
 
 @pytest.mark.parametrize("change", [{"steps": 32}, {"tail_width": 4}, {"family": "commongen-k4"}, {"family": None}])
-def test_elsewhere_the_default_serves_and_its_version_says_so(change: dict[str, object]) -> None:
+def test_elsewhere_a_model_that_was_not_measured_gets_the_cautious_gate(change: dict[str, object]) -> None:
     gate = GATES.resolve(GateSettings("drained"), dataclasses.replace(REGIME, **change)).gate  # type: ignore[arg-type]
-    assert gate == DrainedGate(GATE_DEFAULTS["threshold"])
-    assert gate.version == "builtin"
+    assert gate == UNMEASURED
+    assert (gate.threshold, gate.earliest, gate.version) == (GATE_DEFAULTS["threshold"], 0.5, "unmeasured")
 
 
 def test_nothing_was_calibrated_with_rechecks() -> None:
@@ -131,13 +139,24 @@ def test_the_pooled_threshold_serves_elsewhere() -> None:
     assert (choice.evidence, choice.measured) == ("pooled", POOL.measured)
     here = gates.resolve(GateSettings("drained"), REGIME)
     assert (here.gate, here.evidence) == (DrainedGate(0.6, version=MEASURED), "audited")
-    for change in ({"guidance_scale": 9.0}, {"order": "random"}, {"plausibility": 0.1}, {"guided_width": 3}):
+    changes = {
+        "guidance_scale 9 ": {"guidance_scale": 9.0}, "order random ": {"order": "random"},
+        "order confidence, 3 a step": {"guided_width": 3}, "plausibility": {"plausibility": 0.1},
+    }  # fmt: skip
+    for told, change in changes.items():
         other = gates.resolve(GateSettings("drained"), dataclasses.replace(inside, **change))  # type: ignore[arg-type]
         assert (other.gate, other.evidence, other.measured) == (choice.gate, "none", None)
+        assert f"not measured at {told}" in (other.fallback_reason or "")
     unknown = gates.resolve(GateSettings("drained"), dataclasses.replace(inside, model_hash="new"))
-    assert (unknown.gate, unknown.evidence) == (DrainedGate(GATE_DEFAULTS["threshold"]), "none")
+    assert (unknown.gate, unknown.evidence, unknown.measured) == (UNMEASURED, "none", None)
+    assert "astargate drained pooled" in (unknown.fallback_reason or "")
     assert gates.resolve(GateSettings("drained", margin=0.05), inside).gate is None
     assert gates.resolve(GateSettings("drained", recheck=2), inside).gate == DrainedGate(GATE_DEFAULTS["threshold"])
+
+
+def test_a_version_tells_what_is_known() -> None:
+    known = {version: evidence_of(version) for version in ("builtin", UNMEASURED.version, POOLED, MEASURED)}
+    assert list(known.values()) == ["none", "none", "pooled", "audited"]
 
 
 def test_a_harmed_family_and_a_model_that_does_not_drain_get_no_pooled_gate() -> None:

@@ -234,7 +234,7 @@ class GateList(Reply):
 
     object: Literal["list"] = "list"
     pooled: PooledInfo | None = None
-    """What on_fallback 'drained' serves; null where this model was not measured, and keeps full CFG."""
+    """What on_fallback 'drained' serves; null where this model was not measured: it gets a cautious one."""
 
 
 class PresetInfo(Reply):

@@ -79,7 +79,7 @@ class GateOptions(TypedDict, total=False):
     """Success that one forward evaluation is worth, in [0, 1] (source `value`)."""
 
     threshold: float | None
-    """Total variation below which guidance counts as drained, in (0, 1] (source `drained`). Left out: the family's calibrated one where this setting was measured, else 0.5."""
+    """Total variation below which guidance counts as drained, in (0, 1] (source `drained`). Left out: the family's calibrated one where this setting was measured, else the model's pooled one; 0.5 with re-checks, and from half of the steps on for a model that was not measured."""
 
 
 class GenerateParams(TypedDict, total=False):
@@ -195,7 +195,7 @@ class PolicySettings(TypedDict, total=False):
     """Positions committed per guided step; 1 follows the schedule."""
 
     on_fallback: Literal["drained", "full_cfg", "base", "reject"] | None
-    """What a request gets that no gate serves: `drained` at the threshold that was measured for the model over all settings (the default of presets that have a gate), guidance to the end, none, or a 422."""
+    """What a request gets that no gate serves: `drained` at the threshold that was measured for the model over all settings, a cautious one where none was (the default of presets that have a gate), guidance to the end, none, or a 422."""
 
     order: Literal["confidence", "random", "conditional", "guidance_boost", "boost_confidence"] | None
     """Commit order while guided; afterwards confidence order, but for 'random', which stays."""
