@@ -128,7 +128,8 @@ def _at_pooled(pooled: PooledThreshold, regime: Regime) -> GateResolution:
     if pooled.threshold is None:
         margin = pooled.evidence.get("settings", {}).get("margin", 0)
         return GateResolution(
-            None, f"no drained threshold keeps this model's loss of success below {margin:g} over all settings"
+            None,
+            f"no drained threshold was shown to keep this model's loss below {margin:g} over all settings",
         )
     if regime.family is not None and regime.family in pooled.withheld:
         lost = pooled.withheld[regime.family]

@@ -238,7 +238,11 @@ def _losses(pairs: Sequence[Pair], gate: Gate, withheld: Mapping[str, Any]) -> N
 
 
 def _loss(pairs: Sequence[Pair], gate: Gate, withheld: Mapping[str, Any]) -> Estimate:
-    return bootstrap(_losses(pairs, gate, withheld))
+    """Mean loss over prompts. Its interval counts one prompt more that is lost and one more that is gained (Agresti and
+    Min 2005): without them a few prompts that all agree would show a loss of exactly nothing.
+    """
+    losses = _losses(pairs, gate, withheld)
+    return replace(bootstrap(np.append(losses, [1.0, -1.0])), value=float(losses.mean()))
 
 
 def _withheld(pairs: Sequence[Pair], gate: Gate) -> dict[str, dict[str, Any]]:
@@ -248,7 +252,7 @@ def _withheld(pairs: Sequence[Pair], gate: Gate) -> dict[str, dict[str, Any]]:
         of_family = [pair for pair in pairs if pair.draw.family == family]
         if len(of_family) < ENOUGH_PAIRS:
             continue
-        loss = _loss(of_family, gate, {})
+        loss = bootstrap(_losses(of_family, gate, {}))
         if loss.low > MARGIN:
             harmed[str(family)] = {"pairs": len(of_family), **_rounded(loss)}
     return harmed

@@ -53,12 +53,20 @@ def _point(one: DrainedThreshold) -> dict[str, Any]:
     return point
 
 
+def pooled_tables(entries: Sequence[PooledThreshold]) -> str:
+    """Markdown: the tables of several models, each under its name and hash."""
+    return "\n\n".join(f"## {one.evidence['model']} ({one.model_hash})\n\n{pooled_table(one)}" for one in entries)
+
+
 def pooled_table(pooled: PooledThreshold) -> str:
     """Markdown: every gate that was tried, then loss and rows of the chosen one by group of settings."""
     heads = ["threshold", "earliest", "loss", "rows of full CFG", "texts that save 15 %", "ppl (full CFG)"]
     tried = markdown.table(heads, (_tried(point, pooled) for point in pooled.evidence["curve"]))
     if pooled.threshold is None:
-        return f"{tried}\n\nNo gate of the grid keeps the loss within the margin: requests get full CFG."
+        return (
+            f"{tried}\n\nNo gate of the grid is shown to keep the loss within the margin: requests get full CFG. More "
+            "pairs may show one."
+        )
     audit = pooled.evidence["audit"]
     told = "" if audit is None else f"\n\nOn {audit['pairs']} pairs of audit prompts: {_point_of(audit)}."
     withheld = "".join(f"\n\nWithheld from {family}: {_loss(lost)}." for family, lost in pooled.withheld.items())

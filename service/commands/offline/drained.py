@@ -83,14 +83,19 @@ def audit(
 @app.command("table")
 def table(
     thresholds: Annotated[Path | None, typer.Argument(help="File of thresholds (default: the shipped one).")] = None,
+    pooled: Annotated[bool, typer.Option("--pooled", help="The pooled ones, model by model.")] = False,
 ) -> None:
     """Print the calibrated thresholds as a table, a family a line."""
     from gate_models.gates.calibrated.drained import read_thresholds  # noqa: PLC0415
     from gate_models.gates.calibrated.files import shipped_file  # noqa: PLC0415
-    from gate_models.offline.drained.table import table  # noqa: PLC0415
+    from gate_models.gates.calibrated.pooled import FILE, read_pooled  # noqa: PLC0415
+    from gate_models.offline.drained.table import pooled_tables, table  # noqa: PLC0415
 
     with failures("drained table", OSError, ValueError):
-        typer.echo(table(read_thresholds(thresholds or shipped_file("drained.json"))))
+        if pooled:
+            typer.echo(pooled_tables(read_pooled(thresholds or shipped_file(FILE))))
+        else:
+            typer.echo(table(read_thresholds(thresholds or shipped_file("drained.json"))))
 
 
 @app.command("pooled", cls=Command)
@@ -115,8 +120,9 @@ def pooled(
 ) -> None:
     """Measure the threshold of requests that no other gate fits: one for a model, over many settings at once.
 
-    For `mini` about twenty minutes of one core; a sixth of the pairs gives a rough one. A server reads `pooled.json`
-    in the folder of its --gates.
+    For `mini` about sixteen minutes of one core (a second a pair), a larger model takes longer. With --pairs 200 it is
+    a fifth of that, and a gate that saves less: fewer pairs show less. A server reads `pooled.json` in the folder of
+    its --gates.
     """
     from gate_models.offline.drained.pooled import run  # noqa: PLC0415
     from gate_models.offline.drained.table import pooled_table  # noqa: PLC0415

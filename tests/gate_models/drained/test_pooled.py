@@ -11,12 +11,12 @@ import pytest
 from decoding.engine.engine import Engine
 from decoding.gates.builtin import DrainedGate
 from decoding.request.job import regime_of
-from gate_models.gates.calibrated.pooled import read_pooled
+from gate_models.gates.calibrated.pooled import read_pooled, shipped_pooled
 from gate_models.offline.benchmarks.splits import split_of
 from gate_models.offline.drained import pooled as own
 from gate_models.offline.drained.draws import CANVASES, TEMPERATURES, WEIGHTS, Draw, draws
 from gate_models.offline.drained.settings import PooledSettings
-from gate_models.offline.drained.table import pooled_table
+from gate_models.offline.drained.table import pooled_table, pooled_tables
 from tests.decoding.tiny import tiny_model
 from tests.shipped import mini
 
@@ -103,8 +103,16 @@ def test_the_gate_that_saves_most_within_the_margin_is_chosen() -> None:
     assert (chosen.threshold, chosen.earliest) == (0.9, 0.5)
     assert (chosen.pairs, chosen.loss, chosen.rows_of_full_cfg) == (100, 0.04, 0.6)
     assert chosen.withheld == {}
-    stricter = own.choose(_pairs(lost), mini(), PooledSettings(margin=0.001), None)
+    stricter = own.choose(_pairs(lost), mini(), PooledSettings(margin=0.015), None)
     assert (stricter.threshold, stricter.earliest, stricter.loss) == (0.7, 0.0, 0.0)
+
+
+def test_few_pairs_without_a_loss_prove_nothing() -> None:
+    """Thirty prompts that agree leave room for a loss of a tenth; three hundred do not."""
+    many = _pairs({})
+    few = own.choose(many[:40], mini(), PooledSettings(margin=0.05), None)
+    assert (few.threshold, few.loss) == (None, None)
+    assert own.choose(many, mini(), PooledSettings(margin=0.05), None).threshold == 0.9
 
 
 def test_a_harmed_family_keeps_full_cfg_and_is_named() -> None:
@@ -122,6 +130,12 @@ def test_no_gate_is_chosen_where_all_lose() -> None:
     chosen = own.choose(nameless, mini(), PooledSettings(), None)
     assert (chosen.threshold, chosen.loss, chosen.measured) == (None, None, None)
     assert "full CFG" in pooled_table(dataclasses.replace(chosen, evidence=_with_perplexity(chosen.evidence)))
+
+
+def test_the_shipped_measurements_are_shown() -> None:
+    shown = pooled_tables(shipped_pooled())
+    assert f"({mini().spec.hash})" in shown
+    assert "(chosen)" in shown
 
 
 def _nameless(draw: Draw) -> Draw:
