@@ -6,6 +6,7 @@ import contextlib
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -43,6 +44,15 @@ class Spent:
 
 def run(
     model: Annotated[str, typer.Option(help="`mini` or a checkpoint folder.", rich_help_panel=MACHINE)] = "mini",
+    gates: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of gates and `pooled.json`, as of `astargate serve`.",
+            exists=True,
+            file_okay=False,
+            rich_help_panel=MACHINE,
+        ),
+    ] = None,
     samples: Annotated[int, typer.Option(min=1, help="Texts of each kind.")] = 4,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first text of each kind.")] = 0,
 ) -> None:
@@ -51,8 +61,8 @@ def run(
     from service.backend import backend  # noqa: PLC0415
     from service.config.settings import Settings  # noqa: PLC0415
 
-    settings = Settings(model=model)
     with failures("savings", CheckpointError, ValueError, RuntimeError):
+        settings = Settings(model=model, gates=gates)
         loaded = backend.load(settings)
         with contextlib.closing(loaded.engine):
             typer.echo(table(measured(loaded, settings, samples=samples, seed=seed)))

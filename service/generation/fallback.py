@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
 
 from decoding.gates.protocol import GateResolution, GateResolver
@@ -15,17 +15,10 @@ FallbackCode = Literal["no_family", "no_gate", "outside_regime", "suspended"]
 DRAINED: Final = GateSettings("drained")
 
 
-@dataclass(frozen=True, slots=True)
-class Fallback:
-    """A job without a gate of its own, as `on_fallback` decodes it, and what is told of that."""
-
-    job: Job
-    choice: GateResolution
-    code: FallbackCode
-
-
-def fallen_back(job: Job, choice: GateResolution, code: FallbackCode, gates: GateResolver, model_hash: str) -> Fallback:
-    """`job`, whose gate `choice` could not name, as its policy's `on_fallback` says.
+def fallen_back(
+    job: Job, choice: GateResolution, code: FallbackCode, gates: GateResolver, model_hash: str
+) -> tuple[Job, GateResolution]:
+    """`job`, whose gate `choice` could not name, as its policy's `on_fallback` decodes it, and what is told of that.
 
     `drained` becomes full CFG where it is known to do harm or is not what was asked for: a gate that the shadow audit
     has suspended, guidance that was measured not to drain, a promise (a margin).
@@ -38,13 +31,11 @@ def fallen_back(job: Job, choice: GateResolution, code: FallbackCode, gates: Gat
             refusal = drained.fallback_reason
             if drained.gate is not None:
                 told = reason if refusal is None else f"{reason}; {refusal}"
-                return Fallback(
-                    served, replace(drained, fallback_reason=told, nearest_regime=choice.nearest_regime), code
-                )
+                return served, replace(drained, fallback_reason=told, nearest_regime=choice.nearest_regime)
         if refusal:
             choice = replace(choice, fallback_reason=f"{reason}; guidance stays on to the end: {refusal}")
     policy = plainly_guided(job.policy)
-    return Fallback(replace(job, policy=policy, handed_off=policy.on_fallback == "base"), choice, code)
+    return replace(job, policy=policy, handed_off=policy.on_fallback == "base"), choice
 
 
 def _kept_guided(job: Job, code: FallbackCode) -> str | None:

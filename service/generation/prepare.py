@@ -150,8 +150,7 @@ def _with_gate(
     if job.policy.on_fallback == "reject":
         raise invalid("policy.gate.source", f"cannot be served: {names.in_reason(reason)}", "gate_unavailable")
     code = code_of(choice, nameless=regime.family is None and measured is None)
-    fallback = fallen_back(job, choice, code, gates, model_hash)
-    return fallback.job, fallback.choice, code
+    return *fallen_back(job, choice, code, gates, model_hash), code
 
 
 def _with_anchor(

@@ -81,6 +81,7 @@ def test_a_family_shows_its_offline_and_its_shadow_audit(browser, spawn, tmp_pat
     server = spawn("--gates", str(tmp_path)).wait_for(200)
     with opened(browser, server.url, "gates") as (page, watch):
         family = page.locator("details.family", has=page.get_by_role("heading", name="commongen-k3", exact=True))
+        page.get_by_text("A request that no gate fits hands off when drained below").wait_for()
         family.locator("summary").click()
         audit = family.locator("section.audit", has_text="test0")
         audit.locator(".frontier .mark").first.wait_for()

@@ -46,6 +46,12 @@ def test_every_route_and_setting_is_among_them() -> None:
     assert {8, 128} <= {kind.body.get("gen_length") for kind in KINDS}
 
 
+def test_a_folder_of_gates_that_is_not_there_is_an_error() -> None:
+    result = CliRunner().invoke(app, ["savings", "--gates", "/nowhere/at-all"])
+    assert result.exit_code == 2
+    assert "does not exist" in result.output
+
+
 def test_a_model_that_is_not_there_is_an_error() -> None:
     result = CliRunner().invoke(app, ["savings", "--model", "nowhere/at-all"])
     assert result.exit_code != 0
