@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from service.backend import backend
 from service.cli import app
 from service.commands.request_kinds import KINDS
-from service.commands.savings import Spent, measured, table
+from service.commands.spending import Spent, measured, table
 from service.config.settings import Settings
 
 
