@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def mean_interval(values: NDArray[np.float64], confidence: float = 0.95) -> Esti
     if spread == 0.0:
         half = 3.0 / count
     else:
-        half = float(stats.t.ppf(0.5 + confidence / 2, count - 1)) * spread / math.sqrt(count)
+        half = float(stdtrit(count - 1, 0.5 + confidence / 2)) * spread / math.sqrt(count)
     return Estimate(mean, max(-1.0, mean - half), min(1.0, mean + half), "student_t")
 
 
@@ -125,5 +125,5 @@ def welch(guided: NDArray[np.float64], base: NDArray[np.float64], confidence: fl
         half = 3.0 / min(guided.size, base.size)
     else:
         freedom = variance**2 / sum(p**2 / (v.size - 1) for p, v in zip(parts, (guided, base), strict=True) if p > 0)
-        half = float(stats.t.ppf(0.5 + confidence / 2, freedom)) * math.sqrt(variance)
+        half = float(stdtrit(freedom, 0.5 + confidence / 2)) * math.sqrt(variance)
     return Estimate(difference, max(-1.0, difference - half), min(1.0, difference + half), "welch")
