@@ -70,7 +70,7 @@ def _telemetry(settings: Settings) -> TelemetryConfig:
 
 
 def build_app(settings: Settings) -> FastAPI:
-    """The app; its lifespan loads the model in the background, and `/health/ready` tells when it is there."""
+    """The app; its lifespan loads the model in the background, and `/health/ready` says when it is there."""
     service = Service(settings, Metrics())
     service.metrics.watch(lambda: service.active)
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 # Before torch is loaded, here and in every process that a test starts: the workers share the cores among them.
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Bytecode is kept, whatever the environment says: workers and servers would compile every module anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 MOST_WORKERS = 8
 """Each holds a model and a server of its own."""
 PROCESSES = frozenset({"server", "spawn", "postgres", "observed", "database_url"})
 """Fixtures that start processes."""
+
+TOGETHER = ("tests/deploy/", "tests/browser/")
+"""Folders whose modules share what takes long to start: they stay on one worker."""
 
 settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")  # a busy machine is no failure
@@ -26,6 +34,17 @@ def pytest_xdist_auto_num_workers() -> int:
     """`-n auto`: the cores that this process may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, MOST_WORKERS)
+
+
+class Scopes(LoadScopeScheduling):
+    """Gives a worker a whole module, or a whole folder of `TOGETHER`."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid.partition("::")[0])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log) -> Scopes | None:
+    return Scopes(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

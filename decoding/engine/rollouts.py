@@ -1,4 +1,4 @@
-"""Continues a half-decoded text N times with new noise: the share that succeeds says what it is worth to go on so."""
+"""Continues a half-decoded text N times with new noise; the share that succeeds says how promising the text is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Architectures by the `architecture` / `model_type` of a checkpoint's config.json."""
+"""Loads a model by its name, folder or hub id; a checkpoint's config.json names the architecture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Forward evaluations: rows by branch and purpose. One row is one sequence through the model once, never a call."""
+"""What a request has cost: its forward evaluations (rows) by branch and purpose.
+
+A row is one sequence that passes through the model once. A call of the model with eight sequences is eight rows."""
 
 from __future__ import annotations
 

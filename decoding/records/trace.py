@@ -66,7 +66,7 @@ class StepStats:
     """Largest total variation over the positions still masked after the step; None in base steps and when none is left.
     """
     word_open: bool = False
-    """Whether a guided step leaves a word half-written, as far as the model tells which tokens continue one."""
+    """Whether a guided step leaves a word half-written, as far as the model says which tokens continue one."""
     variation: tuple[float, ...] = ()
     """Total variation between guided and conditional distribution at each committed position; empty in base steps."""
     boost_max: float | None = None

@@ -15,7 +15,7 @@ from decoding.records.events import StepEvent
 from decoding.records.ledger import Ledger
 from decoding.records.step_stats import drained_stats, summaries
 from decoding.records.trace import Phase, StepStats, Trace
-from decoding.request.job import Job, Record, regime_of
+from decoding.request.job import Job, RecordLevel, regime_of
 from decoding.request.row_estimates import skipped_rows
 from decoding.sampling import noise as noises
 from decoding.sampling.block_schedule import BlockSchedule, check_blocks
@@ -125,7 +125,7 @@ class CanvasState:
         return np.flatnonzero(masked)
 
     @property
-    def _record(self) -> Record:
+    def _record(self) -> RecordLevel:
         asked = self.job.record
         return asked if asked != "gate" else "fill" if self.phase == "guided" else "commits"
 

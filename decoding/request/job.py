@@ -1,4 +1,4 @@
-"""What a canvas is decoded from: a value that determines its result."""
+"""A job: everything that determines one decoded text, as a value. Equal jobs give equal texts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from decoding.sampling.block_schedule import Place, planned_rows
 from decoding.sampling.commit_order import CONFIDENCE_KINDS, needs_noise
 from decoding.sampling.noise import NoiseKey
 
-Record = Literal["commits", "gate", "stats", "fill"]
+RecordLevel = Literal["commits", "gate", "stats", "fill"]
 """What a trace keeps of each step: commits alone; all that learned gates read, while guided; summaries; those and the
 argmax fill.
 """
 Priority = Literal["interactive", "background"]
 
 
-def record_for(gates: Iterable[Gate], asked: Record) -> Record:
+def record_for(gates: Iterable[Gate], asked: RecordLevel) -> RecordLevel:
     """What a trace keeps where `asked` is wanted of it and `gates` read it."""
     if not any(gate.needs_stats for gate in gates):
         return asked
@@ -60,7 +60,7 @@ class Anchor:
     step: int
     """The step that comes next."""
     place: Place | None = None
-    """Where the schedule stood (`Trace.place`); None: the step alone tells."""
+    """Where the schedule stood (`Trace.place`); None: the step alone says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Job:
     constraint: dict[str, object] | None = None
     purpose: Purpose = "generate"
     priority: Priority = "interactive"
-    record: Record = "commits"
+    record: RecordLevel = "commits"
     start: tuple[int, ...] | None = None
     start_step: int = 0
     start_place: Place | None = None

@@ -1,4 +1,4 @@
-"""Rows that are not run, or not yet: an upper estimate before a job starts, and what an end-of-text fill saved."""
+"""Estimates of rows: the most that a job may take, before it starts, and what an end-of-text fill has saved."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from decoding.sampling.kernel import Candidates
 
-Score = Callable[[Candidates, Tensor], Tensor]
+ScoreFunction = Callable[[Candidates, Tensor], Tensor]
 """(candidates of M positions, order uniforms [M]) -> scores [M]."""
 CONFIDENCE: Final = "confidence"
 """The order that ranks by the request's kind of confidence, guided or not."""
@@ -31,7 +31,7 @@ class Order:
     """
 
     name: str
-    score: Score
+    score: ScoreFunction
     guided_only: bool = False
     needs_noise: bool = False
     guidance_first: bool = False
@@ -46,20 +46,20 @@ CONFIDENCE_KINDS: Final[dict[str, Order]] = {}
 
 def commit_order(
     *, guided_only: bool = False, needs_noise: bool = False, guidance_first: bool = False
-) -> Callable[[Score], Score]:
+) -> Callable[[ScoreFunction], ScoreFunction]:
     """Register a score under its function's name as a commit order; the flags are those of `Order`."""
 
-    def register(score: Score) -> Score:
+    def register(score: ScoreFunction) -> ScoreFunction:
         ORDERS[score.__name__] = Order(score.__name__, score, guided_only, needs_noise, guidance_first)
         return score
 
     return register
 
 
-def confidence_kind(*, needs_noise: bool = False) -> Callable[[Score], Score]:
+def confidence_kind(*, needs_noise: bool = False) -> Callable[[ScoreFunction], ScoreFunction]:
     """Register a score under its function's name as a kind of confidence."""
 
-    def register(score: Score) -> Score:
+    def register(score: ScoreFunction) -> ScoreFunction:
         CONFIDENCE_KINDS[score.__name__] = Order(score.__name__, score, needs_noise=needs_noise)
         return score
 

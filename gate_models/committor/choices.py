@@ -1,4 +1,6 @@
-"""What a committor estimate may be asked for by name. Light: nothing here loads torch."""
+"""The named choices of a committor estimate: its grid of steps, and how its arms share random numbers.
+
+Nothing here loads torch, so that command lines and schemas can read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words, adjacent repeats and diversity of a text: what stands beside every success figure."""
+"""Words, adjacent repeats and diversity of a text: reports show them beside success."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,10 @@ class Estimate:
 
 def _z(confidence: float) -> float:
     return NormalDist().inv_cdf(0.5 + confidence / 2)
+
+
+def _t(confidence: float, freedom: float) -> float:
+    return float(stdtrit(freedom, 0.5 + confidence / 2))
 
 
 def wilson(successes: float, count: int, z: float = 1.959964) -> tuple[float, float]:
@@ -109,10 +113,7 @@ def mean_interval(values: NDArray[np.float64], confidence: float = 0.95) -> Esti
     """
     count, mean = values.size, float(values.mean())
     spread = float(values.std(ddof=1)) if count > 1 else 0.0
-    if spread == 0.0:
-        half = 3.0 / count
-    else:
-        half = float(stats.t.ppf(0.5 + confidence / 2, count - 1)) * spread / math.sqrt(count)
+    half = _t(confidence, count - 1) * spread / math.sqrt(count) if spread > 0.0 else 3.0 / count
     return Estimate(mean, max(-1.0, mean - half), min(1.0, mean + half), "student_t")
 
 
@@ -125,5 +126,5 @@ def welch(guided: NDArray[np.float64], base: NDArray[np.float64], confidence: fl
         half = 3.0 / min(guided.size, base.size)
     else:
         freedom = variance**2 / sum(p**2 / (v.size - 1) for p, v in zip(parts, (guided, base), strict=True) if p > 0)
-        half = float(stats.t.ppf(0.5 + confidence / 2, freedom)) * math.sqrt(variance)
+        half = _t(confidence, freedom) * math.sqrt(variance)
     return Estimate(difference, max(-1.0, difference - half), min(1.0, difference + half), "welch")

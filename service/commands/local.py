@@ -1,4 +1,4 @@
-"""A generate request on a model in this process."""
+"""`astargate generate` without a server: the model is loaded and the prompt decoded in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A generate request sent to a server. Light: no torch."""
+"""`astargate generate` with a server: the prompt is sent to it. Nothing here loads torch."""
 
 from __future__ import annotations
 

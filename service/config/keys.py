@@ -1,4 +1,4 @@
-"""API keys: how they are written down, hashed and recognised. Light: no torch.
+"""API keys: how they are written down, hashed and recognised. Nothing here loads torch.
 
 A key is a random secret of 256 bits, so a plain SHA-256 of it is safe to keep: there is no dictionary to try.
 """

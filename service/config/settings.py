@@ -1,4 +1,4 @@
-"""What an operator may set, by `ASTARGATE_*` environment variables or the command line. Light: no torch."""
+"""What an operator may set, by `ASTARGATE_*` environment variables or the command line. Nothing here loads torch."""
 
 from __future__ import annotations
 

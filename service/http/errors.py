@@ -96,7 +96,7 @@ def invalid(param: str | None, message: str, code: str = "invalid_value") -> Api
 
 
 def internal(request_id: str) -> ApiError:
-    """A 500 that tells nothing but where to look."""
+    """A 500 that says where to look, and nothing else."""
     return ApiError(
         500, f"the server failed on this request; its log has the details under {request_id}", code="internal_error"
     )

@@ -1,1 +1,1 @@
-"""Prometheus metrics."""
+"""Prometheus metrics: their definitions, and the code that counts."""

@@ -1,4 +1,4 @@
-"""Liveness and readiness."""
+"""GET /health/live and /health/ready: whether the process answers, and whether it takes requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brings a database of the version before to a version.
+"""Migrations: each brings a database from one version of the tables to the next.
 
 New tables need nothing: they are created where missing. Tables and columns are named here as that version had them, not
 as this one's schema has them.

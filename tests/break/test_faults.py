@@ -26,7 +26,7 @@ def status(process: ServerProcess, body: dict, path: str = "/generate") -> tuple
 
 
 def test_an_engine_that_ends_ends_the_server_and_leaves_no_client_waiting(spawn):
-    """Only a new process can decode again, and whoever runs this one starts it."""
+    """Only a new process can decode again; the operator, or a supervisor, starts it."""
     process: ServerProcess = spawn(fault=faults.model_exits).wait_for(200)
     with ThreadPoolExecutor(3) as pool:
         plain = [pool.submit(httpx.post, f"{process.url}/generate", json=LONG, timeout=PATIENCE) for _ in range(2)]

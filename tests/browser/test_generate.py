@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from tests.browser.chromium import finished, generate, opened
@@ -129,8 +130,13 @@ def test_every_example_of_the_server_is_taken(browser, server):
     """Each constraint type's fields give back the example that they were drawn from."""
     types = {entry["type"]: entry["example"] for entry in server.client.get("/v1/constraints").json()["data"]}
     sent = []
+
+    def in_two_steps(route) -> None:
+        sent.append(route.request.post_data_json)
+        route.continue_(post_data=json.dumps({**sent[-1], "steps": 2}))
+
     with opened(browser, server.url) as (page, watch):
-        page.route("**/generate", lambda route: (sent.append(route.request.post_data_json), route.continue_())[1])
+        page.route("**/generate", in_two_steps)
         page.select_option("#pace", "0")
         for kind in types:
             page.get_by_label("Constraint", exact=True).select_option(kind)

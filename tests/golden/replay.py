@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +12,9 @@ from typing import Any, Final
 
 import httpx
 import torch
+from typer.testing import CliRunner
 
+from service.cli import app
 from tests.golden.requests import CENSUS, FIRST, MINI, REUSE, Call
 from tests.service.process import ROOT, ServerProcess
 
@@ -62,7 +62,7 @@ def ask_mini(server: ServerProcess, *, concurrency: int = CONCURRENCY) -> dict[s
 
 def ask_reuse(folder: Path) -> dict[str, Any]:
     """The kept answers of a small random checkpoint, made anew from its seed, to requests one by one."""
-    _python("service.cli", "random-model", "--arch", "llada", "--out", str(folder / "llada"))
+    _astargate("random-model", "--arch", "llada", "--out", str(folder / "llada"))
     server = ServerProcess(folder / "llada.log", "--model", str(folder / "llada"))
     try:
         server.wait_for(200)
@@ -74,8 +74,8 @@ def ask_reuse(folder: Path) -> dict[str, Any]:
 def small_census(folder: Path) -> dict[str, Any]:
     """Cost, fates and digest of a census of two prompts."""
     out = str(folder / "census")
-    printed = _python("service.cli", "census", *CENSUS, "--out", out)
-    report = json.loads(_python("service.cli", "census-report", out, "--json", "--digest"))
+    printed = _astargate("census", *CENSUS, "--out", out)
+    report = json.loads(_astargate("census-report", out, "--json", "--digest"))
     cost = re.search(r"(\d+) prompts, (\d+) forward evaluations", printed)
     return {"cost": cost and cost.group(), "digest": report["digest"], "report": kept(report["subtasks"])}
 
@@ -189,11 +189,9 @@ def _without_prose(content: Any, *, names: bool = False) -> Any:
     }
 
 
-def _python(module: str, *arguments: str) -> str:
-    """What a module prints when it is run. Raises `RuntimeError` with its words where it fails."""
-    done = subprocess.run(
-        [sys.executable, "-m", module, *arguments], cwd=ROOT, capture_output=True, text=True, check=False, timeout=900
-    )
-    if done.returncode:
-        raise RuntimeError(f"{module} {' '.join(arguments)} failed:\n{done.stdout}{done.stderr}")
+def _astargate(*arguments: str) -> str:
+    """What a command prints, which is run in this process. Raises `RuntimeError` with its words where it fails."""
+    done = CliRunner().invoke(app, arguments)
+    if done.exit_code:
+        raise RuntimeError(f"astargate {' '.join(arguments)} failed:\n{done.output}") from done.exception
     return done.stdout

@@ -9,6 +9,7 @@ from typing import Any
 
 from decoding.constraints.paper.keywords import Keywords
 from decoding.engine.runner import Runner
+from service.storage import postgres
 
 
 def _breaking(whole: Callable[..., Any], flag: Path, error: BaseException) -> Callable[..., Any]:
@@ -33,3 +34,8 @@ def model_raises(flag: Path) -> None:
 def predicate_exits(flag: Path) -> None:
     """A constraint whose code tries to end the process."""
     Keywords._checks = _breaking(Keywords._checks, flag, SystemExit("the predicate exits"))  # type: ignore[method-assign]
+
+
+def impatient_database(flag: Path) -> None:
+    """A server that gives a database half of its usual time for an answer. It works from the start."""
+    postgres.ANSWER_SECONDS = postgres.BoundedConnection.answer_seconds = postgres.ANSWER_SECONDS / 2  # type: ignore[misc]

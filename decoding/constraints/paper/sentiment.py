@@ -25,7 +25,7 @@ TARGETS = ("positive", "negative")
 
 @runtime_checkable
 class SentimentScorer(Protocol):
-    """Anything that tells how positive texts are. It must be deterministic and safe to call from any thread."""
+    """Anything that says how positive texts are. It must be deterministic and safe to call from any thread."""
 
     def probability_positive(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """P(positive) in [0, 1] of each text, shape [len(texts)]."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 import zlib
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Final
 
 _WORD_BUCKETS: Final = 1 << 20
@@ -52,6 +54,11 @@ def words(text: str) -> list[str]:
 def feature_names(text: str) -> set[str]:
     """Distinct feature strings of `text`: word 1- and 2-grams, words under negation, character 3- to 5-grams."""
     tokens = words(text)
+    return word_names(tokens).union(*map(_gram_names, tokens))
+
+
+def word_names(tokens: Iterable[str]) -> set[str]:
+    """The feature strings that are made of whole words: 1- and 2-grams, and words under negation."""
     names: set[str] = set()
     scope, previous = 0, "^"
     for token in tokens:
@@ -65,11 +72,20 @@ def feature_names(text: str) -> set[str]:
         if token in _NEGATIONS or token.endswith("n't"):
             scope = _NEGATION_WINDOW
         previous = token
-        padded = "<" + token + ">"
-        for order in _CHAR_ORDERS:
-            names.update("c" + padded[i : i + order] for i in range(len(padded) - order + 1))
     names.add("2" + previous + " $")
     return names
+
+
+def _gram_names(token: str) -> Iterator[str]:
+    padded = "<" + token + ">"
+    for order in _CHAR_ORDERS:
+        for start in range(len(padded) - order + 1):
+            yield "c" + padded[start : start + order]
+
+
+@lru_cache(maxsize=4096)
+def _gram_buckets(token: str) -> frozenset[int]:
+    return frozenset(map(bucket, _gram_names(token)))
 
 
 def bucket(name: str) -> int:
@@ -80,4 +96,5 @@ def bucket(name: str) -> int:
 
 def features(text: str) -> list[int]:
     """Sorted distinct buckets of `text`'s features; empty when it holds no word."""
-    return sorted({bucket(name) for name in feature_names(text)}) if words(text) else []
+    tokens = words(text)
+    return sorted(set(map(bucket, word_names(tokens))).union(*map(_gram_buckets, tokens))) if tokens else []

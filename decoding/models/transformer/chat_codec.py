@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
-from transformers import Qwen2Tokenizer
 
 from decoding.models.checkpoint import CheckpointError
 
@@ -123,6 +122,8 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     try:
         if names[0] == "tokenizer.json":
             return Tokenizer.from_file(str(folder / names[0]))
+        from transformers import Qwen2Tokenizer  # noqa: PLC0415 - heavy, and needed for these files alone
+
         tokenizer = Qwen2Tokenizer(vocab=str(folder / "vocab.json"), merges=str(folder / "merges.txt"))
     except Exception as error:  # the parser raises bare exceptions
         raise CheckpointError(f"{folder / names[0]} cannot be read as a tokenizer: {error}") from None

@@ -1,4 +1,4 @@
-"""What a benchmark of speed is asked for. Light (no torch): the command line offers its fields."""
+"""The settings of a benchmark of speed. The command line offers each field as an option; nothing here loads torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a census is asked for. Light (no torch): the command line offers its fields."""
+"""The settings of a census. The command line offers each field as an option; nothing here loads torch."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoding.constraints import FAMILIES
-from gate_models.offline.deployment.results import Cells, SampleEntry, truncated
+from gate_models.offline.deployment.results import SampleEntry, SamplesByPolicy, truncated
 from gate_models.policies.cascade import AttemptOrder, Cascades, read_cascades, write_cascades
 from gate_models.policies.names import parse_policy
 
@@ -99,7 +99,7 @@ def learn(result: Mapping[str, Any], *, length: int = 6, fluency_factor: float |
     return orders
 
 
-def rounds(cells: Cells) -> Cells:
+def rounds(cells: SamplesByPolicy) -> SamplesByPolicy:
     """Every policy that can be an attempt; one with repair also with fewer rounds (`TRUNCATED`), read off its run."""
     attempts: dict[str, Sequence[SampleEntry]] = {}
     for name, samples in cells.items():

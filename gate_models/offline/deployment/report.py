@@ -13,7 +13,7 @@ from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from gate_models.offline.deployment.results import FULL, Cells, PolicyRow, curves_of, merged, pooled, rows_of
+from gate_models.offline.deployment.results import FULL, PolicyRow, SamplesByPolicy, curves_of, merged, pooled, rows_of
 from gate_models.offline.deployment.verdicts import ALL, PolicyRows, by_family, winners
 from gate_models.offline.runs import markdown
 from gate_models.offline.scorers.fluency import load_judge
@@ -60,7 +60,7 @@ def _signed(estimate: Estimate | None) -> str:
     return "" if estimate is None else estimate.signed
 
 
-def best_of_points(task: str, cells: Cells) -> str:
+def best_of_points(task: str, cells: SamplesByPolicy) -> str:
     """The best-of-n runs of a task spread out."""
     lines = []
     for curve in curves_of(cells):
@@ -69,7 +69,7 @@ def best_of_points(task: str, cells: Cells) -> str:
     return "\n\n".join(lines) + "\n"
 
 
-def frontier(rows: Sequence[PolicyRow], cells: Cells, title: str, path: Path) -> None:
+def frontier(rows: Sequence[PolicyRow], cells: SamplesByPolicy, title: str, path: Path) -> None:
     """Success (above) and perplexity (below) against rows: policies as points, best-of-n as lines."""
     figure = Figure(figsize=(7.2, 7.6), layout="constrained")
     FigureCanvasAgg(figure)
@@ -124,7 +124,7 @@ def write(paths: Sequence[Path], out: Path, compared: Sequence[str] = COMPARED) 
     frontier(rows[ALL], whole, title, out / "frontier.png")
 
 
-def _report(rows: PolicyRows, tasks: Mapping[str, Cells], compared: Sequence[str]) -> str:
+def _report(rows: PolicyRows, tasks: Mapping[str, SamplesByPolicy], compared: Sequence[str]) -> str:
     """All prompts together first, then family by family."""
     families = [task for task in rows if task != ALL]
     parts = [table(ALL, rows[ALL]), *(by_family(rows, policy) for policy in compared), winners(rows, tasks)]

@@ -23,7 +23,7 @@ from gate_models.statistics.bootstrap import REPLICATES, bootstrap, by_prompt, p
 from gate_models.statistics.intervals import Estimate, proportion
 
 SampleEntry = Mapping[str, Any]
-Cells = Mapping[str, Sequence[SampleEntry]]
+SamplesByPolicy = Mapping[str, Sequence[SampleEntry]]
 """Samples of each policy on one task."""
 Values = NDArray[np.float64]
 FULL: Final = "full_cfg"
@@ -78,7 +78,7 @@ def best_of_curve(name: str, samples: Sequence[SampleEntry]) -> BestOfCurve:
     return BestOfCurve(name, prompts, ends[..., 0], ends[..., 1])
 
 
-def curves_of(cells: Cells) -> list[BestOfCurve]:
+def curves_of(cells: SamplesByPolicy) -> list[BestOfCurve]:
     """The curves of a task's `:bestN` runs."""
     return [best_of_curve(name, samples) for name, samples in cells.items() if parse_policy(name).attempts > 1]
 
@@ -144,7 +144,7 @@ class PolicyRow:
     """By `:bestN` run."""
 
 
-def rows_of(cells: Cells, judge: FluencyModel) -> list[PolicyRow]:
+def rows_of(cells: SamplesByPolicy, judge: FluencyModel) -> list[PolicyRow]:
     """Every policy of a task."""
     curves = curves_of(cells)
     full = cells.get(FULL)
@@ -202,7 +202,7 @@ def truncated(samples: Sequence[SampleEntry], passes: int) -> Sequence[SampleEnt
     return shorter
 
 
-def plain(cells: Cells) -> Cells:
+def plain(cells: SamplesByPolicy) -> SamplesByPolicy:
     """The cells, and those that are the first passes of another."""
     firsts = {
         first_pass(name): truncated(samples, 1)
@@ -212,7 +212,7 @@ def plain(cells: Cells) -> Cells:
     return {**{name: samples for name, samples in firsts.items() if name not in cells}, **cells}
 
 
-def merged(results: Sequence[Mapping[str, Any]]) -> Mapping[str, Cells]:
+def merged(results: Sequence[Mapping[str, Any]]) -> Mapping[str, SamplesByPolicy]:
     """The samples of results by task and policy, first passes among them.
 
     Raises `ValueError` where the results are of different models or seeds.
@@ -226,7 +226,7 @@ def merged(results: Sequence[Mapping[str, Any]]) -> Mapping[str, Cells]:
     return {task: plain(cells) for task, cells in tasks.items()}
 
 
-def pooled(tasks: Mapping[str, Cells]) -> Cells:
+def pooled(tasks: Mapping[str, SamplesByPolicy]) -> SamplesByPolicy:
     """All tasks as one, prompts named by task; policies that every task has."""
     names = [name for name in next(iter(tasks.values())) if all(name in cells for cells in tasks.values())]
     return {

@@ -6,18 +6,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from gate_models.offline.deployment.results import FULL, Cells, PolicyRow, first_pass
+from gate_models.offline.deployment.results import FULL, PolicyRow, SamplesByPolicy, first_pass
 from gate_models.offline.runs.markdown import table
 from gate_models.statistics.bootstrap import by_prompt, paired_bootstrap
 
 ALL: Final = "all prompts"
 PolicyRows = Mapping[str, Sequence[PolicyRow]]
 """Rows by task; `ALL` pools them."""
-Verdict = Literal["yes", "tie", "no", "open", "-"]
+Finding = Literal["yes", "tie", "no", "open", "-"]
 _EQUAL: Final = 1e-9
 
 
-def against_full(row: PolicyRow, full: PolicyRow) -> Verdict:
+def against_full(row: PolicyRow, full: PolicyRow) -> Finding:
     """Whether a policy has more success than full CFG at fewer rows."""
     if row.rows >= full.rows:
         return "no"
@@ -25,7 +25,7 @@ def against_full(row: PolicyRow, full: PolicyRow) -> Verdict:
     return "yes" if ahead > _EQUAL else "tie" if ahead >= -_EQUAL else "no"
 
 
-def against_best_of(row: PolicyRow) -> Verdict:
+def against_best_of(row: PolicyRow) -> Finding:
     """Whether a policy is ahead of every best-of-n at the same rows; `open` where that was not run far enough to tell,
     "-" where one text of each costs more.
 
@@ -57,8 +57,8 @@ def by_family(rows: PolicyRows, policy: str) -> str:
     heads = ["family (prompts)", FULL, policy, f"minus {FULL} [95 %]", "more at fewer rows"]
     heads += ["best of n at these rows", "beats it"]
     lines = []
-    won: Counter[Verdict] = Counter()
-    ahead: Counter[Verdict] = Counter()
+    won: Counter[Finding] = Counter()
+    ahead: Counter[Finding] = Counter()
     certain = 0
     for task, listed in rows.items():
         policies = {row.policy: row for row in listed}
@@ -96,7 +96,7 @@ def _best(rows: Sequence[PolicyRow]) -> list[PolicyRow]:
     return sorted(rows, key=lambda row: (-row.success.value, row.rows))
 
 
-def winners(rows: PolicyRows, tasks: Mapping[str, Cells]) -> str:
+def winners(rows: PolicyRows, tasks: Mapping[str, SamplesByPolicy]) -> str:
     """The policy with the largest success on every set of prompts, at no more rows than full CFG and at any."""
     lines = []
     wins: Counter[str] = Counter()
@@ -128,6 +128,6 @@ def _named(row: PolicyRow) -> str:
     return f"{row.policy}: {row.success.value:.3f} at {row.rows:.1f}"
 
 
-def _less(cells: Cells, first: PolicyRow, other: PolicyRow) -> str:
+def _less(cells: SamplesByPolicy, first: PolicyRow, other: PolicyRow) -> str:
     difference = paired_bootstrap(by_prompt(cells[first.policy]), by_prompt(cells[other.policy]))
     return f"{difference.signed} ({other.policy})"

@@ -107,6 +107,6 @@ class EvaluationJobs:
 
 
 def _described(attempt: Attempt) -> tuple[str, str]:
-    """An attempt's policy, and its gate: a learned one by its version, which tells what it was trained on."""
+    """An attempt's policy, and its gate: a learned one by its version, which says what it was trained on."""
     gate = attempt.gate
     return repr(attempt.policy), gate.version if gate.source in trained_sources() else repr(gate)

@@ -125,7 +125,7 @@ def _lines(data: Path, name: str) -> list[str]:
 
 
 def run(data: Path, out: Path, count: int, seed: int, model_name: str) -> list[SheetText]:
-    """Write a sheet of `count` texts a family and policy and of texts by people, in an order that tells nothing."""
+    """Write a sheet of `count` texts a family and policy and of texts by people, in an order that gives no hint."""
     with compute_mode(1):
         model = load_model(model_name)
         texts = [*own_texts(model, POLICIES, SUBTASKS, count, seed), *human_texts(data, HUMAN, seed)]

@@ -1,4 +1,4 @@
-"""The small form of an audit, beside the gates that it is about."""
+"""Writes the small report of a gate audit: it ships beside the gates, and a server shows it."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from decoding.models.protocol import DenoisingModel
 from decoding.policy.gate import GateSettings
 from decoding.policy.presets import resolve_policy
 from decoding.records.trace import Trace
-from decoding.request.job import Anchor, Job, Record, Sampling, regime_of
+from decoding.request.job import Anchor, Job, RecordLevel, Sampling, regime_of
 from decoding.sampling.block_schedule import step_at
 from decoding.sampling.noise import NoiseKey
 from gate_models.committor.choices import FREEZE_GRID
@@ -63,7 +63,7 @@ class SweepSettings:
     """Total variations at which a `drained` gate hands off: each run branches where it would."""
     wide: bool = True
     """Whether full CFG of every width above 1 is decoded beside the runs."""
-    record: Record = "fill"
+    record: RecordLevel = "fill"
     """What the recorded runs keep of a step; `drained` needs the commits alone."""
 
 

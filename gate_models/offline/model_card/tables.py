@@ -44,7 +44,7 @@ WEIGHTS: Final = (0.0, 1.0, 2.0, 4.0)
 FRACTIONS: Final = (0.0, 0.1, 0.3, 0.6, 1.0)
 FREEZE_WEIGHT: Final = 2.0
 
-Cells = Mapping[str, Mapping[str, Any]]
+RowsByPolicy = Mapping[str, Mapping[str, Any]]
 """Rows of a result by policy."""
 
 
@@ -72,7 +72,7 @@ def policy_frozen(fraction: float) -> str:
     return policy_at(FREEZE_WEIGHT) if fraction == 1.0 else at_weight(f"handoff:{fraction:g}", FREEZE_WEIGHT).name
 
 
-def weight_table(cells: Mapping[str, Cells]) -> str:
+def weight_table(cells: Mapping[str, RowsByPolicy]) -> str:
     """Success by guidance scale, the paper's figures in brackets; then how many subtasks reach the aims."""
     gains, best, rows = {}, {}, []
     for task, policies in cells.items():
@@ -98,7 +98,7 @@ def weight_table(cells: Mapping[str, Cells]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def freeze_table(cells: Mapping[str, Cells]) -> str:
+def freeze_table(cells: Mapping[str, RowsByPolicy]) -> str:
     """Success with guidance up to a fraction of the steps, pooled over each benchmark's subtasks (95 % Wilson)."""
     rows = []
     for group, tasks in GROUPS.items():

@@ -1,1 +1,1 @@
-"""The study of commit orders."""
+"""The study of commit orders: which one meets more constraints at the same cost."""

@@ -14,7 +14,7 @@ from gate_models.offline.order_study.points import (
     DEFAULT_WEIGHT,
     Group,
     Point,
-    Setting,
+    StudySetting,
     Texts,
     on_prompts,
     points,
@@ -66,12 +66,12 @@ def factors(main: Mapping[Group, Texts], moved: Mapping[Group, Texts], fluency: 
     ]
 
 
-def _is_plain(setting: Setting) -> bool:
+def _is_plain(setting: StudySetting) -> bool:
     """Whether only the canvas can have been moved."""
     return setting.weight == DEFAULT_WEIGHT and setting.temperature == 1.0 and len(setting.steps) == 1
 
 
-def _labels(setting: Setting, home: set[Setting]) -> list[str]:
+def _labels(setting: StudySetting, home: set[StudySetting]) -> list[str]:
     """The lines that a setting belongs to: a family's own is also one of the canvases."""
     labels = [HOME] if setting in home else []
     if _is_plain(setting):

@@ -28,7 +28,7 @@ DEFAULT_WEIGHT: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Setting:
+class StudySetting:
     """How a group was decoded, beside its policies."""
 
     steps: tuple[int, ...]
@@ -44,7 +44,7 @@ class Setting:
         return shown + weight + "".join(f", without {name}" for name in self.without)
 
 
-Group = tuple[str, Setting]
+Group = tuple[str, StudySetting]
 """(task, how it was decoded)."""
 Texts = dict[str, list[dict[str, Any]]]
 """Samples by policy."""
@@ -133,7 +133,7 @@ def read(paths: Iterable[Path]) -> tuple[dict[Group, Texts], dict[str, Any]]:
 
 def _placed(
     policy: str, samples: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]
-) -> Iterator[tuple[str, Setting]]:
+) -> Iterator[tuple[str, StudySetting]]:
     """The settings that a cell belongs to, each with the policy's name without its weight.
 
     T follows from full CFG's cost, which every sample names.
@@ -144,7 +144,10 @@ def _placed(
     name = ":".join(part for part in policy.split(":") if not re.fullmatch(r"w\d+(\.\d+)?", part))
     for weight in weights:
         if weight > 0.0:
-            yield name, Setting(steps, float(settings["temperature"]), weight, tuple(settings.get("without") or ()))
+            yield (
+                name,
+                StudySetting(steps, float(settings["temperature"]), weight, tuple(settings.get("without") or ())),
+            )
 
 
 def on_prompts(texts: Texts, kept: AbstractSet[str]) -> Texts:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from decoding.sampling.block_schedule import step_at
 from gate_models.committor.horizon import ensemble_horizon
-from gate_models.offline.order_study.points import Group, Point, Setting
+from gate_models.offline.order_study.points import Group, Point, StudySetting
 from gate_models.offline.runs.markdown import table
 from gate_models.policies.names import parse_policy
 from gate_models.statistics.intervals import Estimate
@@ -61,7 +61,7 @@ class SwitchCurve:
         return None if horizon.censored else horizon.step / self.steps
 
 
-def curves_of(setting: Setting, points: Sequence[Point]) -> dict[str, SwitchCurve]:
+def curves_of(setting: StudySetting, points: Sequence[Point]) -> dict[str, SwitchCurve]:
     """The switch curves of a group, by commit order; base decoding is both orders' S(0). Empty for mixed canvases."""
     if len(setting.steps) > 1:
         return {}

@@ -28,7 +28,7 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
 from decoding.constraints.paper.sentiment import HashedSentiment
-from decoding.constraints.paper.sentiment_features import BUCKETS, FEATURE_VERSION, bucket, feature_names, features
+from decoding.constraints.paper.sentiment_features import BUCKETS, FEATURE_VERSION, bucket, features, word_names, words
 
 SEED: Final = 0
 SENTENCE_WEIGHT: Final = 4.0
@@ -83,7 +83,7 @@ def valence_table(lexicon: dict[str, float], texts: Sequence[str]) -> NDArray[np
     """
     owners: dict[int, str] = {}
     for text in texts:
-        for name in sorted(feature_names(text)):
+        for name in sorted(word_names(words(text))):
             if name[0] in WORD_KINDS:
                 owners.setdefault(bucket(name), name)
     table = np.zeros((len(WORD_KINDS), BUCKETS))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from gate_models.offline.order_study.ablations import ablation_table, ablations
-from gate_models.offline.order_study.points import Point, Setting, points
+from gate_models.offline.order_study.points import Point, StudySetting, points
 from gate_models.offline.order_study.report import OrderStudy
 from gate_models.offline.scorers.fluency import Fluency, load_judge
 from tests.gate_models.order_study.samples import samples
 
 FIRST = "drained:0.5:guidance_boost:b0.8"
 COMMON = {"model": "tiny", "model_hash": "hash", "precision": "float32", "seeds": [0], "judge": "n-gram"}
-OWN16 = Setting((16,))
+OWN16 = StudySetting((16,))
 
 
 def measured(**success: float) -> list[Point]:
@@ -24,13 +24,13 @@ def measured(**success: float) -> list[Point]:
 
 def test_an_order_stands_beside_itself_without_a_part() -> None:
     """Two families alone and together; a setting or a policy that has no counterpart says nothing."""
-    free, both = (Setting((16,), without=names) for names in (("text_margins",), ("text_margins", "whole_words")))
+    free, both = (StudySetting((16,), without=names) for names in (("text_margins",), ("text_margins", "whole_words")))
 
     groups = {
         ("a", OWN16): measured(first=0.8, base=0.8),
         ("a", free): measured(first=0.6),
         ("a", both): measured(first=0.1),
-        ("a", Setting((24,), without=("text_margins",))): measured(first=0.1),
+        ("a", StudySetting((24,), without=("text_margins",))): measured(first=0.1),
         ("b", OWN16): measured(first=0.8),
         ("b", free): measured(first=0.4),
     }

@@ -15,7 +15,7 @@ from gate_models.offline.order_study.factors import HOME, factor_table, factors
 from gate_models.offline.order_study.learned_gates import audit_matches
 from gate_models.offline.order_study.matches import Match, family_table, family_verdicts, halves, holm, matches, note
 from gate_models.offline.order_study.plots import plot_frontiers, plot_switch
-from gate_models.offline.order_study.points import Group, Point, Setting, points, read
+from gate_models.offline.order_study.points import Group, Point, StudySetting, points, read
 from gate_models.offline.order_study.pooled import complete, pool, pooled_table, stratified
 from gate_models.offline.order_study.report import OrderStudy
 from gate_models.offline.order_study.switch_curve import curves_of, moves, switch_table
@@ -24,7 +24,7 @@ from tests.gate_models.order_study.samples import result, samples
 
 FIRST = "drained:0.5:guidance_boost:b0.8"
 COMMON = {"model": "tiny", "model_hash": "hash", "precision": "float32", "seeds": [0], "judge": "n-gram"}
-OWN16 = Setting((16,))
+OWN16 = StudySetting((16,))
 
 
 def measured(texts: dict[str, list[dict[str, Any]]]) -> list[Point]:
@@ -221,7 +221,7 @@ def test_the_switch_curve_has_a_horizon_in_each_order() -> None:
     assert curves["guidance_boost"].horizon == 5 / 16
     assert curves["guidance_boost"].horizon_to(0.9) is None
     assert [point.value for point in curves["guidance_boost"].success] == pytest.approx([0.1, 0.5, 0.8, 0.8])
-    assert curves_of(Setting((16, 24)), switch([0.2, 0.3, 0.9], [0.5, 0.8, 0.8], (0.9, 0.8))) == {}
+    assert curves_of(StudySetting((16, 24)), switch([0.2, 0.3, 0.9], [0.5, 0.8, 0.8], (0.9, 0.8))) == {}
 
 
 def test_whether_the_horizon_moves_is_resampled(tmp_path: Path) -> None:

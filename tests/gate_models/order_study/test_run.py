@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from gate_models.offline.evaluation import run as evaluate
 from gate_models.offline.evaluation.run import EvaluateSettings
 from gate_models.offline.order_study.matches import matches
-from gate_models.offline.order_study.points import Setting, points, read, series_of
+from gate_models.offline.order_study.points import StudySetting, points, read, series_of
 from gate_models.offline.order_study.policies import LISTS
 from gate_models.offline.scorers.fluency import Fluency, load_judge
 from gate_models.policies.names import parse_policy
@@ -85,7 +85,7 @@ def test_from_evaluation_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         evaluate.run(EvaluateSettings(("commongen-k3",), policies, n=3, seed=seed, threads=1), path)
     groups, common = read(paths)
     ((group, texts),) = groups.items()
-    assert group == ("commongen-k3", Setting((16,)))
+    assert group == ("commongen-k3", StudySetting((16,)))
     assert str(group[1]) == "T = 16, temperature 1"
     assert common["seeds"] == [0, 1]
     assert {policy: len(own) for policy, own in texts.items()} == dict.fromkeys(policies, 6)

@@ -13,7 +13,7 @@ import pytest
 from decoding.gates.builtin import FractionGate
 from decoding.gates.protocol import GateResolution, Regime
 from decoding.policy.gate import GateSettings
-from decoding.request.job import Job, Record
+from decoding.request.job import Job, RecordLevel
 from decoding.request.row_estimates import most_rows
 from gate_models.offline.benchmarks.tasks import load_task
 from gate_models.offline.deployment import learn_cascade
@@ -151,7 +151,7 @@ class Held:
         return GateResolution(None, "none in this setting")
 
 
-def open_job(length: int, scale: float, *names: str, record: Record = "commits") -> Job:
+def open_job(length: int, scale: float, *names: str, record: RecordLevel = "commits") -> Job:
     cascades = Cascades((AttemptOrder("x", "h", names),))
     auto = replace(parse_policy("auto").policy, guidance_scale=scale)
     attempts = cascades.attempts("x", "h", length, scale)

@@ -134,7 +134,7 @@ def page(figures: Mapping[str, Any]) -> str:
         ),
         ("open files", f"{before['files']} to {after['files']} (by {MORE_FILES})"),
         ("threads", f"{before['threads']} to {after['threads']} (by {MORE_THREADS}, the pools' own)"),
-        ("rows that the engine ran", f"{figures['rows']:,}, of which {figures['booked']:,} are booked to a request"),
+        ("rows that the engine ran", f"{figures['rows']:,}; booked to a request: {figures['booked']:,}"),
         ("committor jobs", ", ".join(f"{count} {status}" for status, count in figures["jobs"].items())),
         ("connections ended early", ", ".join(f"{n} {why}" for why, n in figures["connections_refused"].items())),
         ("a plain request afterwards", figures["next_status"]),

@@ -33,7 +33,7 @@ SMALL = random_tables(9, spread=0.6)
 ENDING = random_tables(2, spread=0.6, end_is_token=True)
 LONG = random_tables(3, length=4, spread=0.6)
 LEVEL = 1e-4
-RUNS = 800
+RUNS = 500
 
 RUNS_OF: dict[str, tuple[ToyTables, Rules, int | None]] = {
     "base": (SMALL, Rules(3), 0),

@@ -1,4 +1,4 @@
-"""The client for asyncio."""
+"""The client for asyncio: the same requests and answers as the blocking client, to be awaited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocking client."""
+"""The blocking client: sends requests to a server and returns its answers."""
 
 from __future__ import annotations
 

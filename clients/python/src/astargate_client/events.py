@@ -43,7 +43,7 @@ class EventReader:
         self._data: list[str] = []
 
     def feed(self, line: str) -> Event | None:
-        """The event that an empty `line` ends, if it does. Raises the error that an `error` event tells."""
+        """The event that an empty `line` ends, if it does. Raises the error that an `error` event describes."""
         if line:
             field, _, value = line.partition(":")
             value = value.removeprefix(" ")

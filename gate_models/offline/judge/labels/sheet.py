@@ -1,6 +1,6 @@
 """The label sheet: texts to be read, and what readers said of them.
 
-Sources and labels are two files, so that a reader's file tells nothing and a sheet can be read by many. Both are JSONL:
+Sources and labels are two files, so that a reader's file gives no hint and many can read one sheet. Both are JSONL:
 a `SheetText` a line, a `Label` a line. A text's id is its hash: equal texts are one text.
 """
 

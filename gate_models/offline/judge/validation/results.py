@@ -14,7 +14,7 @@ HUMAN: Final = "human texts"
 
 @dataclass(frozen=True, slots=True)
 class JudgeStudy:
-    """All that the report tells."""
+    """Everything that the report shows."""
 
     weights: Weights
     overall: dict[str, Agreement]

@@ -1,4 +1,4 @@
-"""What is done to get an answer, without doing it: one place for the logic of both clients.
+"""The steps that lead to an answer, as plans without input or output: both clients share them.
 
 A `Plan` yields what it needs next (`Send` a request, `Wait` some seconds), gets what came of it, returns the result.
 `Client` and `AsyncClient` carry it out, each in its way.

@@ -1,4 +1,4 @@
-"""Keyword arguments that are described by a typed dictionary."""
+"""Checks keyword arguments against the typed dictionary that describes them."""
 
 from __future__ import annotations
 
