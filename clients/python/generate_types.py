@@ -53,9 +53,9 @@ GIVEN_APART: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Request fields that are arguments of their own in the client's functions, or its business alone."""
 LIKES: Final[Mapping[str, str]] = {
-    "constraint": f"{PACKAGE}.specs.ConstraintLike",
-    "policy": f"{PACKAGE}.specs.PolicyLike",
-    "gate": f"{PACKAGE}.specs.GateLike",
+    "constraint": f"{PACKAGE}.transport.specs.ConstraintLike",
+    "policy": f"{PACKAGE}.transport.specs.PolicyLike",
+    "gate": f"{PACKAGE}.transport.specs.GateLike",
 }
 """Request fields that take what the helpers make, or a plain dictionary."""
 KEPT: Final = {"type", "properties", "required", "description", "enum", "const", "default", "items", "anyOf", "allOf",

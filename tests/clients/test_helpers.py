@@ -11,7 +11,7 @@ import pytest
 
 from astargate_client import constraints as c
 from astargate_client import policies as p
-from astargate_client.specs import Constraint, Gate, Policy
+from astargate_client.transport.specs import Constraint, Gate, Policy
 from tests.service.process import ROOT
 
 COMPONENTS = json.loads((ROOT / "service" / "openapi.json").read_text(encoding="utf-8"))["components"]["schemas"]

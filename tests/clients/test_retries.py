@@ -22,7 +22,7 @@ from astargate_client import (
     UnavailableError,
     UnreadableAnswerError,
 )
-from astargate_client.errors import retry_after
+from astargate_client.transport.errors import retry_after
 from astargate_client.transport.retries import Retries
 from tests.clients.scripted import HANG_UP, Reply, error, scripted
 from tests.service.process import free_port, wait_until

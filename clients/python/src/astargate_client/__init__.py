@@ -36,7 +36,22 @@ from astargate_client.constraints import (
 )
 from astargate_client.display.canvas import Canvas
 from astargate_client.display.replies import CommittorJob, CommittorResult, GenerateResponse, Sample, Trace
-from astargate_client.errors import (
+from astargate_client.events import Event, UnknownEvent
+from astargate_client.policies import (
+    auto,
+    base,
+    drained,
+    fraction,
+    full_cfg,
+    gate,
+    handoff,
+    parallel_tail,
+    reopen_repair,
+    risk,
+    value,
+)
+from astargate_client.streams import AsyncStream, Stream
+from astargate_client.transport.errors import (
     AstargateError,
     AuthenticationError,
     ConflictError,
@@ -53,22 +68,7 @@ from astargate_client.errors import (
     UnavailableError,
     UnreadableAnswerError,
 )
-from astargate_client.events import Event, UnknownEvent
-from astargate_client.policies import (
-    auto,
-    base,
-    drained,
-    fraction,
-    full_cfg,
-    gate,
-    handoff,
-    parallel_tail,
-    reopen_repair,
-    risk,
-    value,
-)
-from astargate_client.specs import Constraint, Gate, Policy
-from astargate_client.streams import AsyncStream, Stream
+from astargate_client.transport.specs import Constraint, Gate, Policy
 from astargate_client.wire import HandoffEvent, ReopenEvent, StepEvent
 
 __all__ = [

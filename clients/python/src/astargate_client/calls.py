@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 import httpx
 
-from astargate_client import errors
 from astargate_client.display.replies import (
     ConstraintList,
     GateAuditList,
@@ -19,11 +18,12 @@ from astargate_client.display.replies import (
     ModelList,
     PolicyList,
 )
-from astargate_client.specs import plain
+from astargate_client.transport import errors
 from astargate_client.transport.exchange import Call, Plan, Wait, exchange
 from astargate_client.transport.params import known
 from astargate_client.transport.reply import Reply
 from astargate_client.transport.retries import Retries
+from astargate_client.transport.specs import plain
 from astargate_client.wire import Health
 from astargate_client.wire.requests import GenerateParams
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from astargate_client.calls import Timeout, reads, seeded_body
 from astargate_client.display.replies import CommittorJob, CommittorJobList, HorizonList
-from astargate_client.errors import AstargateError
+from astargate_client.transport.errors import AstargateError
 from astargate_client.transport.exchange import Call, Plan, Wait, exchange
 from astargate_client.transport.retries import Retries
 from astargate_client.wire.requests import CommittorParams, State

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from astargate_client.specs import Constraint, ConstraintLike
+from astargate_client.transport.specs import Constraint, ConstraintLike
 
 
 def _constraint(kind: str, **fields: Any) -> Constraint:

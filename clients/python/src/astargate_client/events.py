@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from astargate_client import errors
 from astargate_client.display.replies import GenerateResponse, Sample
+from astargate_client.transport import errors
 from astargate_client.wire import HandoffEvent, ReopenEvent, StepEvent
 
 KINDS: Final[Mapping[str, type[StepEvent | HandoffEvent | ReopenEvent | Sample | GenerateResponse]]] = {

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from astargate_client.specs import Gate, GateLike, Policy
 from astargate_client.transport.params import known
+from astargate_client.transport.specs import Gate, GateLike, Policy
 from astargate_client.wire.requests import GateOptions, PolicySettings
 
 

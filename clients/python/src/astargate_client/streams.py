@@ -7,11 +7,11 @@ from typing import Self
 
 import httpx
 
-from astargate_client import errors
 from astargate_client.calls import request_id_of
 from astargate_client.display.canvas import Canvas
 from astargate_client.display.replies import GenerateResponse
 from astargate_client.events import Event, EventReader
+from astargate_client.transport import errors
 from astargate_client.wire import ReopenEvent, StepEvent
 
 

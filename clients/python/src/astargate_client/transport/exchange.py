@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 import httpx
 
-from astargate_client import errors
+from astargate_client.transport import errors
 from astargate_client.transport.retries import Retries
 
 T = TypeVar("T")

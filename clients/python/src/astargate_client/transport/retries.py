@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
-from astargate_client.errors import AstargateError, ConnectionFailedError, StatusError, TimedOutError
+from astargate_client.transport.errors import AstargateError, ConnectionFailedError, StatusError, TimedOutError
 
 REFUSED: Final = frozenset({429, 503})
 """The server has done nothing: any request may be sent again."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Required, TypedDict
 
-from astargate_client.specs import ConstraintLike, PolicyLike
+from astargate_client.transport.specs import ConstraintLike, PolicyLike
 
 
 class CommittorParams(TypedDict, total=False):
