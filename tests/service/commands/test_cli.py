@@ -9,7 +9,7 @@ import sys
 import httpx
 import pytest
 
-from service.commands.offline.latency import failures_explained
+from gate_models.offline.bench.latency import failures_explained
 from tests.service.process import ROOT
 
 
