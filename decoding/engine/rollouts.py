@@ -11,6 +11,7 @@ from decoding.gates.builtin import NeverGate
 from decoding.policy.gate import GateSettings
 from decoding.records.ledger import Purpose
 from decoding.request.job import Anchor, Job
+from decoding.sampling.stability import NO_TAIL
 
 HANDED_OFF = GateSettings("fraction", fraction=0.0)
 
@@ -47,6 +48,7 @@ def continuations(
             start=anchor.canvas,
             start_step=anchor.step,
             start_place=anchor.place,
+            start_tail=NO_TAIL if guided else anchor.tail,
             handed_off=not guided,
             noise=replace(job.noise, purpose=purpose, arm=arm, rollout=index, round=0),
             purpose=purpose,

@@ -23,6 +23,7 @@ from decoding.models.protocol import DenoisingModel, KVCache, ReusableModel, Reu
 from decoding.records.ledger import BRANCHES, Branch
 from decoding.request.canvas import CanvasState
 from decoding.sampling.kernel import Candidates, PositionSettings, candidates
+from decoding.sampling.stability import LEADERS
 
 INVARIANT_TILE = 8
 INVARIANT_CHUNK = 64
@@ -178,12 +179,14 @@ class Runner:
         if not pairs:
             return {}
         settings = _position_settings([pair[0] for pair in pairs], self.model.device)
+        leaders = LEADERS if any(pair[0].request.remembers for pair in pairs) else 0
         plain, *others = (torch.cat([row.features for row in branch]) for branch in zip(*pairs, strict=True))
         hidden = others[0] if others else None
         parts = []
         for start in range(0, max(1, plain.shape[0]), self.chunk):
             part = slice(start, start + self.chunk)
-            parts.append(self._chunk(plain[part], None if hidden is None else hidden[part], settings.slice(part)))
+            unguided = None if hidden is None else hidden[part]
+            parts.append(self._chunk(plain[part], unguided, settings.slice(part), leaders))
         joined = Candidates.concatenate(parts).to_cpu()
         results, offset = {}, 0
         for row, *_ in pairs:
@@ -193,7 +196,7 @@ class Runner:
             results[id(row.request)] = StepResult(row.scored, scored, finite)
         return results
 
-    def _chunk(self, plain: Tensor, hidden: Tensor | None, settings: PositionSettings) -> Candidates:
+    def _chunk(self, plain: Tensor, hidden: Tensor | None, settings: PositionSettings, leaders: int) -> Candidates:
         count = plain.shape[0]
         if self.invariant and count < self.chunk:
             missing = self.chunk - count
@@ -203,7 +206,14 @@ class Runner:
         with self.counts.in_model():
             conditional = self.model.project(plain)
             unconditional = None if hidden is None else self.model.project(hidden)
-        step = candidates(conditional, unconditional, settings, suppressed=self._suppressed, blocked_ids=self._end_ids)
+        step = candidates(
+            conditional,
+            unconditional,
+            settings,
+            suppressed=self._suppressed,
+            blocked_ids=self._end_ids,
+            leaders=leaders,
+        )
         return step.slice(0, count)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoding.sampling.block_schedule import Place
+from decoding.sampling.stability import NO_TAIL, TailState
 
 Phase = Literal["guided", "base"]
 QUANTILES = (0.1, 0.5, 0.9)
@@ -73,11 +74,15 @@ class StepStats:
     argmax_positions: tuple[int, ...] = ()
     argmax_tokens: tuple[int, ...] = ()
     """The argmax fill of the masked positions, where the trace asks for it."""
+    tail: TailState = NO_TAIL
+    """What the tail carried into the step beside the canvas, where its rule remembers earlier steps."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON types."""
+        """Plain JSON types; without `tail`, which serves to go on from the step."""
         out: dict[str, Any] = {}
         for name in self.__dataclass_fields__:
+            if name == "tail":
+                continue
             value = getattr(self, name)
             if isinstance(value, Summary):
                 value = {f: getattr(value, f) for f in Summary.__dataclass_fields__}
@@ -125,6 +130,10 @@ class Trace:
     def place(self, steps: int) -> Place | None:
         """Where the schedule stood after the first `steps` recorded steps; None at the end of the trace."""
         return self.steps[steps].place if steps < len(self.steps) else None
+
+    def tail(self, steps: int) -> TailState:
+        """What the tail carried after the first `steps` recorded steps; nothing at the end of the trace."""
+        return self.steps[steps].tail if steps < len(self.steps) else NO_TAIL
 
     def argmax_fill(self, steps: int, mask_id: int) -> NDArray[np.int64]:
         """The canvas before step `steps`, its masks filled with that step's argmax (needs a trace recorded with

@@ -15,6 +15,7 @@ from decoding.repair.passes import DecodedText
 from decoding.request.job import Anchor, Job
 from decoding.sampling.block_schedule import Place, check_blocks, step_at
 from decoding.sampling.commit_order import base_order
+from decoding.sampling.stability import NO_TAIL
 
 
 def guided_policy(policy: DecodingPolicy) -> DecodingPolicy:
@@ -45,7 +46,8 @@ def anchor_of(decoded: DecodedText, repair: Repair, mask_id: int) -> Anchor:
     count = sum(stats.step < step for stats in trace.steps)
     if count == len(trace.steps):
         return Anchor(decoded.tokens, job.steps, None)
-    return Anchor(tuple(trace.prefix(count, mask_id).tolist()), trace.steps[count].step, trace.place(count))
+    canvas = tuple(trace.prefix(count, mask_id).tolist())
+    return Anchor(canvas, trace.steps[count].step, trace.place(count), trace.tail(count))
 
 
 def reopened_job(job: Job, anchor: Anchor, positions: Iterable[int], number: int, mask_id: int) -> Job:
@@ -68,6 +70,7 @@ def reopened_job(job: Job, anchor: Anchor, positions: Iterable[int], number: int
         start=tuple(canvas.tolist()),
         start_step=step,
         start_place=place,
+        start_tail=NO_TAIL,  # the round has no tail of its own
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from decoding.sampling.block_schedule import BlockSchedule, check_blocks
 from decoding.sampling.commit_order import Order, step_order
 from decoding.sampling.kernel import Candidates
 from decoding.sampling.selection import CommitLimits, Standing, in_margins, inside_words, select
-from decoding.sampling.tail_rule import TOP_K, Tail
+from decoding.sampling.stability import NO_TAIL, TailState, leaders_of, remembered
+from decoding.sampling.tail_rule import REMEMBERING, TOP_K, Tail
 
 
 class MaskLeftError(RuntimeError):
@@ -59,6 +61,7 @@ class CanvasState:
         self.ledger = Ledger() if ledger is None else ledger  # shared by the canvases of one request
         self._spent_before = self.ledger.of(purpose=job.purpose)
         self.kept = self._kept()
+        self.tail_state = job.start_tail
         self.trace = Trace(tuple(start), end_ids[0], job.start_step)
         self.schedule = self._schedule()
         self._confidence = np.full(job.gen_length, np.nan)
@@ -99,6 +102,11 @@ class CanvasState:
     def width(self) -> int:
         """Positions a step that the policy asks for in this phase (1: as scheduled)."""
         return self.job.policy.guided_width if self.phase == "guided" else self.job.policy.tail_width
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the step's rule looks at earlier steps of the tail."""
+        return self.phase == "base" and self.job.policy.tail_rule in REMEMBERING
 
     @property
     def temperature(self) -> float:
@@ -147,6 +155,7 @@ class CanvasState:
             self.handoff_step = self.step
             self.handoff_masked = int(self.masked.sum())
             self.kept = self._kept()
+            self.tail_state = NO_TAIL  # a tail looks back on its own steps only
             if self.wide:
                 self.schedule.skip_empty(self.masked)
 
@@ -177,6 +186,7 @@ class CanvasState:
         before = self.masked
         eligible = np.flatnonzero(positions < self.schedule.stop)
         filling = self.step == self.job.fill_step
+        carried = self.tail_state
         chosen = np.arange(positions.size) if filling else self._choose(candidates, positions, eligible)
         at, tokens = positions[chosen], (candidates.argmax if filling else candidates.token).numpy()[chosen]
         if (tokens == self.mask_id).any():
@@ -185,7 +195,10 @@ class CanvasState:
         self._confidence[at] = candidates.probability.double().numpy()[chosen]
         self._entropy[at] = candidates.entropy.double().numpy()[chosen]
         filled = self._fill_after_end(at, tokens)
-        self.trace.steps.append(self._stats(candidates, positions, chosen, filled, int(before.sum())))
+        left = self.masked
+        self.tail_state = TailState(tuple(entry for entry in self.tail_state.seen if left[entry.position]))
+        stats = self._stats(candidates, positions, chosen, filled, int(before.sum()))
+        self.trace.steps.append(replace(stats, tail=carried))
         if filled.size:
             committed = before.copy()
             committed[at] = False
@@ -216,6 +229,8 @@ class CanvasState:
             return eligible[:0]
         order, policy = self.order(), self.job.policy
         guided = self.phase == "guided"
+        if self.remembers:
+            self._remember(candidates, positions, eligible)
         confidence, boost = (None, policy.boost_threshold) if guided else (policy.tail_threshold, None)
         return select(
             candidates,
@@ -223,16 +238,30 @@ class CanvasState:
             eligible,
             order=order,
             uniforms=self._order_uniforms(order, positions),
-            limits=CommitLimits(scheduled, quota, confidence, boost, None if guided else self._tail()),
+            limits=CommitLimits(scheduled, quota, confidence, boost, None if guided else self._tail(positions)),
             canvas=self.tokens,
             standing=self._standing(candidates.token, positions),
         )
 
-    def _tail(self) -> Tail | None:
+    def _tail(self, positions: NDArray[np.int64]) -> Tail | None:
         policy = self.job.policy
         if policy.tail_rule == TOP_K:
             return None
-        return Tail(policy.tail_rule, self.mask_id, frozenset(self.end_ids))
+        seen = {entry.position: entry.unchanged for entry in self.tail_state.seen}
+        unchanged = tuple(seen.get(at, 0) for at in positions.tolist()) if self.remembers else ()
+        return Tail(policy.tail_rule, self.mask_id, frozenset(self.end_ids), unchanged)
+
+    def _remember(self, candidates: Candidates, positions: NDArray[np.int64], eligible: NDArray[np.int64]) -> None:
+        """Compare this step's predictions with those of the step before, and keep them for the next.
+
+        Positions behind the active block count from when it reaches them: whether they are scored before depends on
+        what a trace asks for.
+        """
+        pairs = zip(
+            candidates.leader_ids[eligible].tolist(), candidates.leader_probability[eligible].tolist(), strict=True
+        )
+        leaders = [leaders_of(ids, probabilities) for ids, probabilities in pairs]
+        self.tail_state = TailState(remembered(self.tail_state.seen, positions[eligible].tolist(), leaders))
 
     def _order_uniforms(self, order: Order, positions: NDArray[np.int64]) -> torch.Tensor:
         """What a random order ranks by; nothing is drawn for the others."""

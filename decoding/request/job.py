@@ -15,6 +15,7 @@ from decoding.records.trace import Phase
 from decoding.sampling.block_schedule import Place, planned_rows
 from decoding.sampling.commit_order import CONFIDENCE_KINDS, needs_noise
 from decoding.sampling.noise import NoiseKey
+from decoding.sampling.stability import NO_TAIL, TailState
 
 RecordLevel = Literal["commits", "gate", "stats", "fill"]
 """What a trace keeps of each step: commits alone; all that learned gates read, while guided; summaries; those and the
@@ -61,6 +62,8 @@ class Anchor:
     """The step that comes next."""
     place: Place | None = None
     """Where the schedule stood (`Trace.place`); None: the step alone says it."""
+    tail: TailState = NO_TAIL
+    """What a tail had carried so far (`Trace.tail`); nothing where the tail begins here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,8 @@ class Job:
     """Where the schedule stood (`Trace.place`); None: derived from `start_step`, which wide guided phases in blocks and
     end-of-text fills make ambiguous.
     """
+    start_tail: TailState = NO_TAIL
+    """What the tail had carried so far (`Trace.tail`), where `start` is in the midst of one."""
     fill_step: int | None = None
     """The step that fills every position that is still masked with its argmax, and is the last (truncated rollouts)."""
     predicate: Constraint | None = None

@@ -10,6 +10,7 @@ from decoding.policy.decoding_policy import MAX_TEMPERATURE
 from decoding.request.job import Job
 from decoding.sampling.block_schedule import check_blocks
 from decoding.sampling.commit_order import CONFIDENCE_KINDS
+from decoding.sampling.stability import NO_TAIL
 
 MAX_STEPS = 4096
 
@@ -99,7 +100,7 @@ def _check_start(job: Job, spec: ModelSpec) -> None:
     if job.fill_step is not None and not job.start_step <= job.fill_step < job.steps:
         raise JobError("fill_step", f"must be from start_step ({job.start_step}) to steps - 1 ({job.steps - 1})")
     if job.start is None:
-        if job.start_step or job.start_place is not None:
+        if job.start_step or job.start_place is not None or job.start_tail != NO_TAIL:
             raise JobError("start_step", "needs a start canvas")
         return
     if len(job.start) != job.gen_length:

@@ -7,7 +7,7 @@ function treats each position alone, so results do not depend on what else is in
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import torch
 from torch import Tensor
@@ -39,6 +39,10 @@ class Candidates:
     """KL(guided || conditional), nats."""
     total_variation: Tensor
     """Total variation distance between guided and conditional, in [0, 1]."""
+    leader_ids: Tensor = field(default_factory=lambda: torch.empty(0, 0, dtype=torch.long))
+    """[M, N]: the N most probable token ids, best first, where a step asks for them (else N = 0)."""
+    leader_probability: Tensor = field(default_factory=lambda: torch.empty(0, 0))
+    """[M, N]: their guided probabilities."""
 
     def slice(self, start: int, stop: int) -> Candidates:
         """Positions start..stop-1."""
@@ -174,12 +178,14 @@ def candidates(
     *,
     suppressed: Tensor,
     blocked_ids: Tensor | None = None,
+    leaders: int = 0,
 ) -> Candidates:
     """Candidates of M positions from raw logits [M, V].
 
     `unconditional` is None for base positions. `suppressed` holds token ids that no position may take, `blocked_ids`
-    those that `settings.blocked` positions may not take either (end-of-text suppression). Non-finite logits give
-    non-finite statistics, which the caller must treat as a failure of the position's request.
+    those that `settings.blocked` positions may not take either (end-of-text suppression). `leaders` is how many of the
+    most probable tokens to tell of each position. Non-finite logits give non-finite statistics, which the caller must
+    treat as a failure of the position's request.
     """
     guided = conditional.clone() if unconditional is None else tilt(conditional, unconditional, settings.scale)
     plain = conditional.clone() if unconditional is not None else None
@@ -208,4 +214,10 @@ def candidates(
         boost = probability - conditional_probability
         total_variation = 0.5 * plain_probabilities.sub_(probabilities).abs_().sum(-1)
     margin = top[:, 0] - top[:, 1]
-    return Candidates(token, probability, margin, entropy, argmax, conditional_probability, boost, kl, total_variation)
+    # Apart from `top`: how equal probabilities are ordered may depend on how many are asked for.
+    best = probabilities.topk(min(leaders, probabilities.shape[-1]), -1)
+    return Candidates(
+        *(token, probability, margin, entropy, argmax, conditional_probability, boost, kl, total_variation),
+        leader_ids=best.indices,
+        leader_probability=best.values,
+    )

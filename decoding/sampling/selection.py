@@ -128,6 +128,7 @@ def _tail_step(
         mask_id=tail.mask_id,
         end_ids=tail.end_ids,
         threshold=threshold,
+        unchanged=tail.unchanged,
     )
 
 

@@ -26,6 +26,10 @@ ENTROPY_BOUND: Final = 0.3
 """Nats of `entropy_bound` (gamma of arXiv 2505.24857)."""
 FACTOR: Final = 1.0
 """Bound f of `factor` (arXiv 2505.22618)."""
+STABLE: Final = 0.6
+"""Probability that a position must reach under `stable`."""
+STABLE_STEPS: Final = 2
+"""Steps in a row that must have left its prediction unchanged (arXiv 2511.05664)."""
 NEAR: Final = 2
 """Positions within which a token may not stand twice."""
 
@@ -37,6 +41,8 @@ class Tail:
     rule: str
     mask_id: int
     end_ids: frozenset[int]
+    unchanged: tuple[int, ...] = ()
+    """[M]: steps in a row that have left each candidate's prediction unchanged, for rules that remember."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,8 @@ class TailStep:
     end_ids: frozenset[int]
     threshold: float = 0.0
     """Adaptive tail: the least probability of what the schedule does not need."""
+    unchanged: tuple[int, ...] = ()
+    """[M]: steps in a row that have left each candidate's prediction unchanged; empty unless the rule remembers."""
 
     @property
     def masked(self) -> int:
@@ -69,11 +77,19 @@ class TailStep:
 Rule = Callable[[TailStep], list[int]]
 """Step -> the indices that go together, best first; the caller cuts them to the tail's width."""
 TAIL_RULES: Final[dict[str, Rule]] = {}
+REMEMBERING: Final[set[str]] = set()
+"""Rules that look at earlier steps of the tail (`decoding.sampling.stability`)."""
 
 
 def tail_rule(rule: Rule) -> Rule:
     """Register a rule under its function's name."""
     TAIL_RULES[rule.__name__] = rule
+    return rule
+
+
+def remembering(rule: Rule) -> Rule:
+    """Mark a rule as one that reads `TailStep.unchanged`."""
+    REMEMBERING.add(rule.__name__)
     return rule
 
 
@@ -131,6 +147,13 @@ def factor(step: TailStep) -> list[int]:
         if (n + 1) * (1.0 - step.probability[index]) < FACTOR:
             count = n
     return by_probability[:count]
+
+
+@remembering
+@tail_rule
+def stable(step: TailStep) -> list[int]:
+    """Likely candidates whose prediction the last two steps have left unchanged; none before a tail's third step."""
+    return [i for i in step.sequence if step.probability[i] >= STABLE and step.unchanged[i] >= STABLE_STEPS]
 
 
 def tail_rules() -> tuple[str, ...]:

@@ -55,6 +55,28 @@ class EndsEarly(MiniModel):
         return logits
 
 
+class Steady(MiniModel):
+    """The tiny model made sure of itself, and nearly blind to what has been committed."""
+
+    def encode(self, ids: Tensor, prompt_lengths: Tensor, lengths: Tensor, *, always_mask: bool) -> Tensor:
+        canvas = torch.arange(ids.shape[1])[None] >= prompt_lengths[:, None]
+        blind = torch.where(canvas, self.spec.mask_id, ids)
+        seen, unseen = (
+            super(Steady, self).encode(x, prompt_lengths, lengths, always_mask=always_mask) for x in (ids, blind)
+        )
+        return 0.05 * seen + 0.95 * unseen
+
+    def project(self, features: Tensor) -> Tensor:
+        return 4.0 * super().project(features)
+
+
+def steady_model() -> Steady:
+    """`tiny_model` whose predictions stand still."""
+    steady = Steady.__new__(Steady)
+    steady.__dict__.update(tiny_model().__dict__)
+    return steady
+
+
 def ends_early_model() -> EndsEarly:
     """`tiny_model` whose texts end soon."""
     early = EndsEarly.__new__(EndsEarly)

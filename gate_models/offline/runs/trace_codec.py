@@ -11,6 +11,7 @@ from dataclasses import MISSING, asdict, fields
 from typing import Any, Final, get_args, get_type_hints
 
 from decoding.records.trace import Resumption, StepStats, Summary, Trace
+from decoding.sampling.stability import TailState
 
 _SUMMARY: Final = tuple(Summary.__dataclass_fields__)
 _SUMMARIES: Final = frozenset(
@@ -72,4 +73,10 @@ def _plain(value: Any, digits: int) -> Any:
 def _value(name: str, value: Any) -> Any:
     if name in _SUMMARIES:
         return None if value is None else Summary(*value)
+    if name == "tail":
+        return TailState.of(_tuples(value))
     return tuple(value) if isinstance(value, list) else value
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(entry) for entry in value) if isinstance(value, list) else value

@@ -40,6 +40,7 @@ class ExactToy:
         self.success = torch.tensor(met, dtype=torch.float64)
         """[states]: S(y), 0 for unfinished canvases (which are never reached at T)."""
         self._kernels: dict[tuple[Phase, Step], Tensor] = {}
+        self._rows: dict[tuple[int, Step, tuple[int, ...]], Tensor] = {}
 
     @property
     def steps(self) -> int:
@@ -47,12 +48,30 @@ class ExactToy:
         return self.rules.steps
 
     def kernel(self, step: int, phase: Phase, tail_width: int | None = None) -> Tensor:
-        """K_t [states, states] of a phase; a finished canvas stays as it is. `tail_width` overrides the rules'."""
+        """K_t [states, states] of a phase; a finished canvas stays as it is. `tail_width` overrides the rules'.
+
+        Raises `ValueError` for a tail that remembers its steps: its canvases are no Markov chain, see `paths`.
+        """
+        if phase == "base" and self.rules.remembers:
+            raise ValueError(
+                f"a tail of rule {self.rules.tail_rule!r} remembers its steps and has no kernel; see `paths`"
+            )
         width = self.rules.guided_width if phase == "guided" else tail_width or self.rules.tail_width
         plan = schedule(self.rules, self.canvas, step, width)
         if (phase, plan) not in self._kernels:
             self._kernels[phase, plan] = self.law.kernel(plan, phase)
         return self._kernels[phase, plan]
+
+    def _row(self, path: tuple[int, ...], handoff: int, tail_width: int | None) -> Tensor:
+        """[states]: law of the next state of a run that has gone through `path`."""
+        step, state = len(path) - 1, path[-1]
+        if step < handoff or not self.rules.remembers:
+            return self.kernel(step, "guided" if step < handoff else "base", tail_width)[state]
+        plan = schedule(self.rules, self.canvas, step, tail_width or self.rules.tail_width)
+        key = state, plan, path[handoff:step][-2:]
+        if key not in self._rows:
+            self._rows[key] = self.law.row(plan, state, key[-1])
+        return self._rows[key]
 
     def committors(self, phase: Phase, tail_width: int | None = None) -> list[Tensor]:
         """q_t(x) for t = 0..T under the phase's kernel to the end: q0 (with a tail of that width) or qg."""
@@ -85,13 +104,12 @@ class ExactToy:
     def paths(self, handoff: int, tail_width: int | None = None) -> Mapping[tuple[int, ...], float]:
         """Probability of every sequence of states X_0..X_T with guidance before step `handoff`."""
         paths: dict[tuple[int, ...], float] = {(self.canvas.empty,): 1.0}
-        for step in range(self.steps):
-            kernel = self.kernel(step, "guided" if step < handoff else "base", tail_width)
-            paths = {
-                (*path, int(state)): mass * float(kernel[path[-1], state])
-                for path, mass in paths.items()
-                for state in kernel[path[-1]].nonzero().flatten()
-            }
+        for _ in range(self.steps):
+            longer: dict[tuple[int, ...], float] = {}
+            for path, mass in paths.items():
+                row = self._row(path, handoff, tail_width)
+                longer |= {(*path, state): mass * float(row[state]) for state in row.nonzero().flatten().tolist()}
+            paths = longer
         return paths
 
     def switch_curve(self, tail_width: int | None = None) -> Tensor:

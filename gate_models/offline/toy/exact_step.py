@@ -11,9 +11,10 @@ A pair (state, draw) is a filled canvas with the subset of its positions that is
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
@@ -27,6 +28,10 @@ Phase = Literal["guided", "base"]
 GUIDED_ORDERS: Final = frozenset({"guidance_boost", "boost_confidence", "conditional"})
 CONFIDENCE_ORDERS: Final = frozenset({"probability", "margin", "neg_entropy", "random", "position"})
 SMALLEST_GAP: Final = 1e-9
+ROUNDED: Final = 5e-6
+"""Nats that the decoder's divergence, of probabilities in millionths, may be off by."""
+STEADY: Final = 0.015
+"""Divergence in nats below which the rule `stable` takes a prediction for unchanged."""
 
 
 class TieError(ValueError):
@@ -60,6 +65,11 @@ class Rules:
             raise ValueError(f"unknown order {self.order!r} or confidence {self.confidence!r}")
         if self.block_length is not None and max(self.guided_width, self.tail_width) > 1:
             raise ValueError("blocks are exact for serial phases only: a wide phase leaves a block early")
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a base step depends on the steps of the tail before it."""
+        return self.tail_rule == "stable"
 
     @property
     def paced_by_tokens(self) -> bool:
@@ -138,6 +148,8 @@ class PairFacts:
     probability: list[float]
     entropy: list[float]
     end: int | None
+    unchanged: list[int]
+    """Steps in a row that have left the prediction unchanged."""
 
     def unrepeated(self, positions: list[int]) -> list[int]:
         """Those whose token is not within two positions already, in the canvas or at an earlier one of them."""
@@ -177,6 +189,8 @@ def going_together(rule: str, facts: PairFacts) -> list[int]:
         falling = sorted(facts.best, key=lambda i: (-facts.probability[i], i))
         fitting = [n for n, i in enumerate(falling, 1) if (n + 1) * (1.0 - facts.probability[i]) < 1.0]
         return falling[: max(fitting, default=0)]
+    if rule == "stable":
+        return [i for i in facts.best if facts.probability[i] >= 0.6 and facts.unchanged[i] >= 2]
     raise ValueError(f"no tail rule is called {rule!r}")
 
 
@@ -250,11 +264,16 @@ class StepLaw:
         probabilities: Distributions,
         threshold: float | None,
         rule: str = "top_k",
+        history: Sequence[int] = (),
     ) -> Tensor:
-        """[D, L] bool: positions that the step commits. Highest score first, ties to the left."""
+        """[D, L] bool: positions that the step commits. Highest score first, ties to the left.
+
+        `history` holds the states at the tail's steps so far.
+        """
         eligible = self.masked & (torch.arange(self.canvas.length) < step.stop)
         if rule != "top_k":
-            return self._together(rule, step, scores, probabilities, threshold or 0.0, eligible)
+            unchanged = self.unchanged(probabilities, history)
+            return self._together(rule, step, scores, probabilities, threshold or 0.0, eligible, unchanged)
         by_score = scores.argsort(dim=-1, descending=True, stable=True)
         last = (~eligible).gather(-1, by_score).to(torch.int8).argsort(dim=-1, stable=True)
         sequence = by_score.gather(-1, last)
@@ -267,8 +286,32 @@ class StepLaw:
             count = torch.minimum(count, confident.sum(-1).clamp(min=1))
         return eligible & (sequence.argsort(-1) < count[:, None])
 
+    def unchanged(self, probabilities: Distributions, history: Sequence[int]) -> Tensor:
+        """[states, L]: how many of the last two steps have left a prediction unchanged, up to the first that has not,
+        if the tail stood at `history` before the state.
+        """
+        plain = probabilities.plain.detach()
+        count = torch.zeros(plain.shape[:2], dtype=torch.long)
+        running = torch.ones(plain.shape[:2], dtype=torch.bool)
+        now = plain
+        for state in reversed(history[-2:]):
+            before = plain[state].expand_as(plain)
+            moved = (torch.xlogy(now, now) - torch.xlogy(now, before)).nan_to_num().sum(-1)
+            if bool((((moved - STEADY).abs() < ROUNDED)[self.state] & self.masked).any()):
+                raise TieError("a divergence lies at the bound itself; take another seed")
+            running = running & (moved < STEADY) & (now.argmax(-1) == before.argmax(-1))
+            count, now = count + running, before
+        return count
+
     def _together(
-        self, rule: str, step: Step, scores: Tensor, probabilities: Distributions, threshold: float, eligible: Tensor
+        self,
+        rule: str,
+        step: Step,
+        scores: Tensor,
+        probabilities: Distributions,
+        threshold: float,
+        eligible: Tensor,
+        unchanged: Tensor,
     ) -> Tensor:
         """[D, L] bool: what a tail rule commits, one position at least and the quota at most."""
         plain = self.at_tokens(probabilities.plain)
@@ -286,6 +329,7 @@ class StepLaw:
                 probability=plain[pair].tolist(),
                 entropy=entropy[pair].tolist(),
                 end=end,
+                unchanged=unchanged[self.state[pair]].tolist(),
             )
             wanted = [i for i in going_together(rule, facts) if facts.probability[i] >= threshold]
             chosen = facts.unrepeated(wanted)[: step.quotas[len(open_)]]
@@ -293,12 +337,17 @@ class StepLaw:
         return out
 
     def images(
-        self, step: Step, phase: Phase, probabilities: Distributions, order: str | None = None
+        self,
+        step: Step,
+        phase: Phase,
+        probabilities: Distributions,
+        order: str | None = None,
+        history: Sequence[int] = (),
     ) -> Iterator[tuple[float, Tensor]]:
         """(weight, next state [D]) of every pair, once a permutation for random order."""
         threshold, rule = (self.rules.tail_threshold, self.rules.tail_rule) if phase == "base" else (None, "top_k")
         for weight, scores in self.scores(order or self.rules.order_in(phase), probabilities):
-            left = self.masked & ~self.committed(step, scores, probabilities, threshold, rule)
+            left = self.masked & ~self.committed(step, scores, probabilities, threshold, rule, history)
             yield weight, torch.where(left, self.canvas.alphabet, self.tokens) @ self.canvas.powers
 
     def kernel(
@@ -324,6 +373,26 @@ class StepLaw:
         for weight, image in self.images(step, phase, probabilities, order):
             out = out.index_put((self.state, image), weight * mass, accumulate=True)
         return out
+
+    def row(self, step: Step, state: int, history: Sequence[int]) -> Tensor:
+        """[states]: law of the state after a base step from `state`, the tail having stood at `history` before."""
+        here = self.at(state)
+        mass = here.draw_probability(self.base)
+        out = torch.zeros(self.canvas.states, dtype=torch.float64)
+        for weight, image in here.images(step, "base", self.base, history=history):
+            out.index_add_(0, image, weight * mass)
+        return out
+
+    def at(self, state: int) -> StepLaw:
+        """This law on the draws of one state alone, each joint draw of its masked positions once."""
+        here, pairs = copy.copy(self), self.state == state
+        here.tokens, here.masked, here.state = self.tokens[pairs], self.masked[pairs], self.state[pairs]
+        return here
+
+    @cached_property
+    def base(self) -> Distributions:
+        """Distributions of a base step."""
+        return distributions(self.tables, self.rules, None)
 
     def joint_delta(self) -> Tensor:
         """[D]: sum over masked positions of (c - u) at the drawn tokens / temperature: what Eq. 6 tilts by."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from decoding.engine.engine import Engine
@@ -9,8 +12,10 @@ from decoding.engine.handle import DecodingResult
 from decoding.engine.runner import Runner
 from decoding.models.bert_mini.network import MiniModel
 from decoding.request.job import Job, Sampling
+from decoding.sampling.stability import NO_TAIL
 from decoding.sampling.tail_rule import TAIL_RULES
-from tests.decoding.tiny import job
+from gate_models.offline.runs.trace_codec import decode_trace, encode_trace
+from tests.decoding.tiny import job, steady_model
 
 LENGTH = 24
 
@@ -55,6 +60,66 @@ def test_few_steps_still_end_in_time(model: MiniModel, rule: str) -> None:
     outcome = run(model, one)[0]
     assert outcome.ledger.total <= 4
     assert model.spec.mask_id not in outcome.tokens
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 5])
+def test_a_tail_goes_on_from_a_recorded_step_as_it_went_on_itself(model: MiniModel, after: int) -> None:
+    """Canvas, schedule and what the tail remembers are all there is to know; a record on disk keeps them."""
+    one = job(steady_model(), preset="base", length=LENGTH, policy={"tail_width": 6, "tail_rule": "stable"})
+    whole = run(steady_model(), one)[0]
+    assert max(len(stats.positions) for stats in whole.trace.steps) > 1
+    trace, mask = decode_trace(encode_trace(whole.trace)), model.spec.mask_id
+    assert trace.steps[after].tail == whole.trace.steps[after].tail
+    assert trace.steps[after].tail.seen
+    canvas = tuple(trace.prefix(after, mask).tolist())
+    rest = replace(
+        one,
+        start=canvas,
+        start_step=trace.steps[after].step,
+        start_place=trace.place(after),
+        start_tail=trace.tail(after),
+    )
+    assert run(steady_model(), rest)[0].trace.steps == whole.trace.steps[after:]
+    forgetful = run(steady_model(), replace(rest, start_tail=NO_TAIL))[0]
+    assert len(forgetful.trace.steps[0].positions) == 1
+    assert len(forgetful.trace.steps[1].positions) == 1
+
+
+def test_what_a_tail_remembers_does_not_depend_on_what_is_recorded() -> None:
+    """A trace of every position's statistics scores positions behind the block; the rule must not see them."""
+    given = {"tail_width": 4, "tail_rule": "stable"}
+    few, every = (
+        job(steady_model(), preset="base", length=LENGTH, block_length=8, policy=given, record=level)
+        for level in ("commits", "stats")
+    )
+    one, other = run(steady_model(), few, every)
+    assert one.tokens == other.tokens
+    assert [stats.tail for stats in one.trace.steps] == [stats.tail for stats in other.trace.steps]
+
+
+def test_a_handoff_begins_with_an_empty_memory(model: MiniModel) -> None:
+    outcome = run(model, request(model, "stable"))[0]
+    first = next(stats for stats in outcome.trace.steps if stats.phase == "base")
+    assert first.tail == NO_TAIL
+    assert all(stats.tail == NO_TAIL for stats in outcome.trace.steps if stats.phase == "guided")
+
+
+@pytest.mark.parametrize("mode", ["prefix", "dual"])
+@pytest.mark.parametrize("rule", TAIL_RULES)
+def test_every_rule_composes_with_reuse(model: MiniModel, rule: str, mode: str) -> None:
+    """Refreshed at every step, reuse is exact; else it ends in time and costs fewer tokens."""
+    shape: dict[str, Any] = {"preset": "base", "length": LENGTH, "block_length": 8}
+    plain, exact, reused = (
+        job(model, **shape, policy={"tail_width": 4, "tail_rule": rule, **more})
+        for more in ({}, {"tail_reuse": mode, "tail_refresh": 1}, {"tail_reuse": mode})
+    )
+    with Engine(model) as engine:
+        one, same, fast = (engine.submit(each).result(60) for each in (plain, exact, reused))
+    assert same.tokens == one.tokens
+    assert same.ledger.rows == one.ledger.rows
+    assert fast.approximate
+    assert model.spec.mask_id not in fast.tokens
+    assert fast.ledger.tokens / fast.ledger.total < one.ledger.tokens / one.ledger.total
 
 
 def test_a_tail_without_temperature_is_greedy(model: MiniModel) -> None:

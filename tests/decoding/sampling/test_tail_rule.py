@@ -13,6 +13,8 @@ from decoding.sampling.tail_rule import (
     NEAR,
     RUN_HIGH,
     RUN_LOW,
+    STABLE,
+    STABLE_STEPS,
     TAIL_RULES,
     TailStep,
     run_numbers,
@@ -40,6 +42,7 @@ def steps(draw: st.DrawFn) -> TailStep:
         mask_id=MASK,
         end_ids=frozenset({END}),
         threshold=draw(st.sampled_from([0.0, 0.5])),
+        unchanged=tuple(draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))),
     )
 
 
@@ -108,6 +111,13 @@ def test_factor_takes_the_largest_fitting_number(step: TailStep) -> None:
     assert len(chosen) == max(fitting, default=0)
 
 
+@given(steps())
+def test_stable_takes_what_is_likely_and_has_stood_still(step: TailStep) -> None:
+    chosen = TAIL_RULES["stable"](step)
+    wanted = zip(step.probability, step.unchanged, strict=True)
+    assert sorted(chosen) == [i for i, (p, still) in enumerate(wanted) if p >= STABLE and still >= STABLE_STEPS]
+
+
 def test_runs_are_numbered_from_left_to_right() -> None:
     assert run_numbers([MASK, MASK, 0, MASK, 1, 2, MASK, MASK], MASK) == [1, 1, 1, 2, 2, 2, 3, 3]
 
@@ -115,5 +125,7 @@ def test_runs_are_numbered_from_left_to_right() -> None:
 @pytest.mark.parametrize("rule", OTHERS)
 def test_a_step_that_must_repeat_still_commits(rule: str) -> None:
     """Only token 1 is on offer, beside a token 1: the schedule must go on all the same."""
-    step = TailStep([0, 1], [1, 2], [1, 1], [0.9, 0.8], [0.1, 0.2], [1, MASK, MASK], MASK, frozenset({END}))
+    step = TailStep(
+        [0, 1], [1, 2], [1, 1], [0.9, 0.8], [0.1, 0.2], [1, MASK, MASK], MASK, frozenset({END}), 0.0, (2, 2)
+    )
     assert np.array_equal(together(rule, step, 1, 2), [0])

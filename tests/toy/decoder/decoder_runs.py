@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,10 +21,18 @@ from decoding.request.job import Job, Sampling
 from decoding.sampling.commit_order import Order
 from decoding.sampling.noise import NoiseKey
 from gate_models.offline.toy.exact_step import Rules
-from gate_models.offline.toy.model import PROMPT, ToyCanvas, ToyModel, ToyTables
+from gate_models.offline.toy.model import PROMPT, ToyCanvas, ToyModel, ToyTables, random_tables
 
 POSITION = Order("position", lambda candidates, _: torch.zeros_like(candidates.probability))
 """Left to right: all scores tie, and ties go to the smaller position."""
+
+
+def steady_tables(seed: int, length: int = 5, spread: float = 0.08) -> ToyTables:
+    """One of three letters likely at each position, in turn: predictions that a commit elsewhere moves little."""
+    rough = random_tables(seed, length=length, spread=spread)
+    likely = torch.zeros(length, rough.conditional.shape[-1], dtype=torch.float64)
+    likely[torch.arange(length), torch.arange(length) % 3] = 1.8
+    return replace(rough, conditional=rough.conditional + likely, unconditional=rough.unconditional + likely)
 
 
 @dataclass(frozen=True, slots=True)

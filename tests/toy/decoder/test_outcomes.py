@@ -27,6 +27,7 @@ from tests.toy.decoder.decoder_runs import (
     finish,
     job_of,
     p_value,
+    steady_tables,
 )
 
 SMALL = random_tables(9, spread=0.6)
@@ -34,6 +35,7 @@ ENDING = random_tables(2, spread=0.6, end_is_token=True)
 LONG = random_tables(3, length=4, spread=0.6)
 LEVEL = 1e-4
 RUNS = 500
+STEADY = steady_tables(1)
 
 RUNS_OF: dict[str, tuple[ToyTables, Rules, int | None]] = {
     "base": (SMALL, Rules(3), 0),
@@ -68,6 +70,8 @@ RUNS_OF: dict[str, tuple[ToyTables, Rules, int | None]] = {
     "spaced, handoff 1": (LONG, Rules(4, tail_width=3, tail_rule="spaced"), 1),
     "best of run, handoff 1": (LONG, Rules(4, tail_width=3, tail_rule="best_of_run"), 1),
     "entropy bound, handoff 0": (LONG, Rules(4, tail_width=3, tail_rule="entropy_bound"), 0),
+    "stable, handoff 0": (STEADY, Rules(5, tail_width=3, tail_rule="stable"), 0),
+    "stable, handoff 1": (STEADY, Rules(5, tail_width=3, tail_rule="stable"), 1),
     "guided width 2": (LONG, Rules(4, guided_width=2), None),
     "guided width 2, handoff 1": (LONG, Rules(4, guided_width=2), 1),
     "blocks, handoff 3": (LONG, Rules(4, block_length=2), 3),

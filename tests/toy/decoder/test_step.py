@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from decoding.engine.runner import Runner
 from decoding.request.canvas import CanvasState
 from decoding.sampling import commit_order, noise
+from decoding.sampling.stability import NO_TAIL, Seen, TailState, leaders_of, remembered
 from decoding.sampling.tail_rule import TAIL_RULES
+from gate_models.offline.toy.exact_committor import ExactToy
 from gate_models.offline.toy.exact_step import (
     Distributions,
     Phase,
@@ -30,7 +32,7 @@ from gate_models.offline.toy.exact_step import (
     schedule,
 )
 from gate_models.offline.toy.model import ToyModel, ToyTables, random_tables
-from tests.toy.decoder.decoder_runs import POSITION, job_of
+from tests.toy.decoder.decoder_runs import POSITION, job_of, steady_tables
 
 SMALL = random_tables(1)
 ENDING = random_tables(2, end_is_token=True)
@@ -68,6 +70,7 @@ CASES: dict[str, tuple[ToyTables, Rules, int]] = {
     "best_of_run": (LONG, Rules(4, tail_width=4, tail_rule="best_of_run"), 0),
     "entropy_bound": (LONG, Rules(4, tail_width=4, tail_rule="entropy_bound"), 0),
     "factor": (LONG, Rules(4, tail_width=3, tail_rule="factor"), 0),
+    "stable": (LONG, Rules(4, tail_width=3, tail_rule="stable"), 0),
     "spaced_ends": (ENDING, Rules(3, tail_width=3, tail_rule="spaced"), 0),
     "best_of_run_adaptive": (SMALL, Rules(3, tail_width=3, tail_rule="best_of_run", tail_threshold=0.5), 0),
     "end": (ENDING, Rules(2), 0),
@@ -136,12 +139,53 @@ def test_every_draw_leads_where_the_exact_law_says(case: str, phase: Phase) -> N
     assert reached == expected
 
 
-def scripted(tables: ToyTables, rules: Rules, phase: Phase, state: int, step: int, noise: ScriptedNoise) -> CanvasState:
+def scripted(
+    tables: ToyTables,
+    rules: Rules,
+    phase: Phase,
+    state: int,
+    step: int,
+    noise: ScriptedNoise,
+    tail: TailState = NO_TAIL,
+) -> CanvasState:
     """The real request, standing at `state` before `step`."""
     start = tuple(tables.mask_id if token is None else token for token in tables.canvas.tokens(state))
     job = job_of(tables, rules, None if phase == "guided" else 0)
-    job = replace(job, start=start, start_step=step, noise=noise, handed_off=phase == "base")  # type: ignore[arg-type]
+    base = phase == "base"
+    job = replace(job, start=start, start_step=step, start_tail=tail, noise=noise, handed_off=base)  # type: ignore[arg-type]
     return CanvasState(job, tables.mask_id, (tables.end_id,))
+
+
+def test_a_tail_that_remembers_leads_where_the_exact_law_says() -> None:
+    """`stable` after two steps of the tail, whose memory is made by the decoder from the states that it stood at."""
+    tables, rules = steady_tables(1), Rules(5, tail_width=3, tail_rule="stable")
+    exact, mask = ExactToy(tables, rules, lambda text: True), tables.mask_id
+    histories = sorted({path[:3] for path in exact.paths(0)})[::7]
+    runner, plan = Runner(ToyModel(tables), tile=2048, chunk=8192), schedule(rules, tables.canvas, 2, 3)
+    quiet = ScriptedNoise(np.full(5, 0.5), np.zeros(5))
+    places = sorted({state for history in histories for state in history})
+    looks = runner.run([scripted(tables, rules, "base", state, 0, quiet) for state in places])
+    seen_at = dict(zip(places, looks, strict=True))
+    wide = 0
+    for *before, now in histories:
+        memory: tuple[Seen, ...] = ()
+        for state in before:
+            look = seen_at[state]
+            pairs = zip(look.candidates.leader_ids.tolist(), look.candidates.leader_probability.tolist(), strict=True)
+            memory = remembered(memory, look.positions.tolist(), [leaders_of(*pair) for pair in pairs])
+        law = exact.law.at(now)
+        low, high = intervals(law, law.base)
+        states = [
+            scripted(tables, rules, "base", now, 2, ScriptedNoise(middle.numpy(), np.zeros(5)), TailState(memory))
+            for middle in 0.5 * (low + high)
+        ]
+        for state, result in zip(states, runner.run(states), strict=True):
+            state.apply(result.candidates, result.positions)
+        reached = [tables.canvas.number(None if t == mask else int(t) for t in state.tokens) for state in states]
+        ((_, image),) = law.images(plan, "base", law.base, history=before)
+        assert reached == image.tolist()
+        wide += sum(int(exact.law.masks[now]) - int(exact.law.masks[state]) > 1 for state in reached)
+    assert wide > 20
 
 
 @pytest.mark.parametrize("rules", [Rules(3), Rules(2, order="guidance_boost"), Rules(2, temperature=0.5)], ids=str)
