@@ -31,8 +31,8 @@ def run(
     out: Annotated[Path | None, typer.Option(help="Write the result here as JSON.")] = None,
 ) -> None:
     """Throughput of the engine against a plain sequential loop, in one run, as ratios."""
+    from gate_models.offline.bench import latency  # noqa: PLC0415
     from gate_models.offline.bench import run as bench  # noqa: PLC0415
-    from service.commands.offline import latency  # noqa: PLC0415
 
     writable(out, "--out")
     (latency if with_horizon else bench).run(settings, out)

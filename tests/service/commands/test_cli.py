@@ -10,7 +10,7 @@ from importlib.metadata import version
 import httpx
 import pytest
 
-from service.commands.offline.latency import failures_explained
+from gate_models.offline.bench.latency import failures_explained
 from tests.service.process import ROOT
 
 
