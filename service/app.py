@@ -12,13 +12,14 @@ from fastapi.telemetry import TelemetryConfig
 from starlette.middleware.cors import CORSMiddleware
 
 from service.config.settings import Settings
+from service.config.version import package_version
 from service.http import errors
 from service.http.auth import Guard
 from service.http.body import BodyLimit, Inflated
 from service.http.caller_limits import CallerLimits
 from service.http.middleware import AllowedHosts, HeadAsGet, RequestContext
 from service.lifecycle import Service
-from service.metrics.recorder import Metrics, package_version
+from service.metrics.recorder import Metrics
 from service.routes import (
     catalogue,
     committor,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
@@ -22,6 +22,7 @@ from service.commands.offline import (
     train,
 )
 from service.commands.options import Command
+from service.config.version import package_version
 
 SERVING: Final = "Serve and use"
 GATES: Final = "Gates"
@@ -46,11 +47,27 @@ class _Root(TyperGroup):
 app = typer.Typer(
     cls=_Root,
     name="astargate",
-    help="Serve masked diffusion language models with guidance that ends as soon as it stops paying.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"astargate {package_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Serve masked diffusion language models with guidance that ends as soon as it stops paying."""
+
+
 app.command("serve", rich_help_panel=SERVING)(serve.run)
 app.command("generate", cls=Command, rich_help_panel=SERVING)(generate.run)
 app.command("models", rich_help_panel=SERVING)(models.run)

@@ -42,7 +42,7 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self.service = service
         self._signals = 0
-        self._reload = self._hurried = False
+        self._reload = self._hurried = self._announced = False
         self._draining: asyncio.Task[None] | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -74,10 +74,28 @@ class DrainingServer(uvicorn.Server):
             self.service.hurry()
         if self._draining is not None and self._draining.done():
             self.should_exit = True
+        if not self._announced and self.service.status is Status.READY:
+            self._announced = True
+            self._announce()
         self.service.check_engine()
         if self.service.status is Status.FAILED:
             self.should_exit = True
         return await super().on_tick(counter)
+
+    def _announce(self) -> None:
+        """Three lines for the person who started it; the port is the one that the system gave."""
+        port = self.servers[0].sockets[0].getsockname()[1]
+        url = root_url(self.service.settings.host, port)
+        logger.info("playground: %s", url)
+        logger.info("API: %sdocs", url)
+        logger.info("database: %s", self.service.jobs.database.place)
+
+
+def root_url(host: str, port: int) -> str:
+    """Where a browser on this machine finds the server; an address that stands for all of them is none to open."""
+    bare = host.strip("[]")
+    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(bare, f"[{bare}]" if ":" in bare else bare)
+    return f"http://{name}:{port}/"
 
 
 def serve(settings: Settings) -> int:

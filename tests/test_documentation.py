@@ -57,6 +57,13 @@ def test_the_page_of_the_structure_names_paths_that_exist() -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
+def test_the_readme_is_read_in_a_minute_and_keeps_the_places_that_are_written_anew() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme.splitlines()) <= 160
+    for block in ("answer", "headline"):
+        assert re.search(rf"<!-- {block}: begin -->\n.+\n<!-- {block}: end -->", readme, flags=re.DOTALL), block
+
+
 def command_lines(page: Path) -> list[list[str]]:
     """The words of every `astargate` command in the page's code blocks; a line that ends with a backslash goes on."""
     blocks = re.findall(r"```[a-z]*\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)

@@ -11,7 +11,6 @@ import time
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from typing import get_args
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -21,20 +20,13 @@ from decoding.engine.handle import Handle
 from decoding.engine.observer import StepReport
 from decoding.gates.protocol import Decision, Gate
 from gate_models.gates.monitor import GateState
+from service.config.version import package_version
 from service.generation.generation import Generation
 from service.generation.prepare import Prepared
 from service.http.connections import Connections
 from service.metrics import definitions as define
 from service.metrics.definitions import Metric, family_label
 from service.schemas.generate import Sample
-
-
-def package_version() -> str:
-    """Version of the installed distribution."""
-    try:
-        return version("astargate")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The examples of the client's README run as written, one after another as a reader would run them."""
+"""The Python examples of both READMEs run as written, one after another as a reader would run them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ import pytest
 from tests.service.process import ROOT
 
 README = (ROOT / "clients" / "python" / "README.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"^```python\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)
+
+
+def examples_of(page: str) -> list[str]:
+    """The Python blocks of a page."""
+    return re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
+
+
+EXAMPLES = examples_of(README)
 
 
 def test_examples_are_short():
@@ -37,6 +44,15 @@ def test_the_examples_run(server, monkeypatch, tmp_path, capsys):
     assert "handoff" in printed
     assert "satisfied" in printed or "✓" in printed or "✗" in printed
     assert list(tmp_path.glob("*.png"))
+
+
+def test_the_example_of_the_server_s_readme_runs(server, monkeypatch, capsys):
+    monkeypatch.setenv("ASTARGATE_BASE_URL", server.url)
+    (example,) = examples_of((ROOT / "README.md").read_text(encoding="utf-8"))
+    names: dict[str, Any] = {}
+    exec(compile(example, "README example", "exec"), names)
+    names["client"].close()
+    assert "rows" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("word", ["ASTARGATE_BASE_URL", "ASTARGATE_API_KEY", "Retry-After", "seed", "request_id"])

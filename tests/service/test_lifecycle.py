@@ -19,7 +19,8 @@ from decoding.models.checkpoint import CheckpointError
 from decoding.models.registry import shipped_model
 from service.backend import backend
 from service.config.settings import Settings
-from tests.service.process import ROOT, error_of
+from service.server import root_url
+from tests.service.process import ROOT, error_of, wait_until
 
 SHORT = {"prompt": "a", "gen_length": 32, "steps": 64, "policy": {"preset": "full_cfg"}}
 LONG = {**SHORT, "steps": 400}
@@ -174,3 +175,28 @@ def test_a_bad_setting_is_named(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "--port" in done.stderr
+
+
+def test_a_server_that_is_ready_says_where_to_go_in_its_last_lines(spawn):
+    server = spawn("--no-access-log").wait_for(200)
+    said = wait_until(server.log.read_text, lambda text: "database: " in text, "the last line")
+    last = [line.rpartition("service.server: ")[2] for line in said.splitlines()[-3:]]
+    assert last == [
+        f"playground: {server.url}/",
+        f"API: {server.url}/docs",
+        f"database: sqlite:///{server.log.resolve()}.db",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:80/"),
+        ("0.0.0.0", "http://127.0.0.1:80/"),
+        ("::", "http://[::1]:80/"),
+        ("[::1]", "http://[::1]:80/"),
+        ("box.example", "http://box.example:80/"),
+    ],
+)
+def test_the_address_that_is_shown_can_be_opened(host, url):
+    assert root_url(host, 80) == url

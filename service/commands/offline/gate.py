@@ -216,12 +216,12 @@ def tables(
         str, typer.Option(help="Tail widths separated by commas.", rich_help_panel=DECODING)
     ] = "1,8",
 ) -> None:
-    """The tables of README from the audit reports beside the gates."""
+    """The tables of docs/results/gate-audit from the audit reports beside the gates."""
     from gate_models.gates import shipped  # noqa: PLC0415
-    from gate_models.offline.gate_audit.readme_tables import readme_tables  # noqa: PLC0415
+    from gate_models.offline.gate_audit.summary_tables import summary_tables  # noqa: PLC0415
 
     with failures("error", ValueError, code=1):
-        typer.echo(readme_tables(folder or shipped.shipped_folder(), wholes(tail_widths)))
+        typer.echo(summary_tables(folder or shipped.shipped_folder(), wholes(tail_widths)))
 
 
 def _line(family: str, version: str, sources: tuple[str, ...], where: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 
 import httpx
 import pytest
@@ -34,6 +35,10 @@ def test_help_never_loads_torch(command):
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Usage" in done.stdout
+
+
+def test_the_version_is_that_of_the_distribution():
+    assert astargate("--version").stdout == f"astargate {version('astargate')}\n"
 
 
 def test_generate_here_and_through_a_server_agree(server):

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 
 from gate_models.gates.learned.audit_report import POOLED, REPORT, AuditReport, AuditReportError, reports_in
-from gate_models.offline.gate_audit import readme_tables
+from gate_models.offline.gate_audit import summary_tables
 from gate_models.offline.gate_audit.export import export
 from gate_models.offline.gate_audit.results import SourceResult
 from gate_models.statistics.intervals import Estimate
@@ -60,13 +60,13 @@ def test_a_damaged_report_is_refused_by_name(tmp_path, text):
     assert len(refused) == 1
 
 
-def test_the_tables_of_readme_are_made_from_the_reports(tmp_path):
+def test_the_summary_tables_are_made_from_the_reports(tmp_path):
     export(content("a", "b"), tmp_path)
-    printed = readme_tables.readme_tables(tmp_path, [8])
+    printed = summary_tables.summary_tables(tmp_path, [8])
     assert "| full_cfg | 1 | 0.712 | 0.60-0.80 | -0.050 [-0.10, +0.00] | 20.2 | 100% | - | - | 0.12 |" in printed
     assert "| policy | 8 | 0.712 |" in printed
     assert "| b | 0.71 @ 20.2 | - | - | 0.71 @ 20.2 | - |" in printed
     assert "25 audit prompts of 2 families, 2 fresh runs each, seed 3" in printed
     (tmp_path / REPORT).unlink()
     with pytest.raises(ValueError, match="gate audit --compact"):
-        readme_tables.readme_tables(tmp_path, [8])
+        summary_tables.summary_tables(tmp_path, [8])

@@ -1,4 +1,4 @@
-"""`astargate gate tables`: README's tables of the shipped gates, from their audits.
+"""`astargate gate tables`: the tables of docs/results/gate-audit/README.md, from the gates' audits.
 
 Intention to treat: every audit prompt counts, a gate that falls back as the full CFG that it gets.
 """
@@ -17,7 +17,7 @@ SOURCES: Final = ("constant", "raw", "policy", "value 0.002", "risk 0.05", "risk
 FULL: Final = "full_cfg"
 
 
-def readme_tables(folder: Path, widths: Sequence[int]) -> str:
+def summary_tables(folder: Path, widths: Sequence[int]) -> str:
     """Every table of the gates and reports in a folder. Raises `ValueError` where there is no report."""
     reports, refused = reports_in([folder])
     pooled = AuditReport.load(folder)
