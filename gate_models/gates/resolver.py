@@ -66,6 +66,9 @@ class LearnedGates:
             return self._without(setting, regime)
         bundle = min(here or of_family, key=lambda candidate: len(candidate.regime.differences(regime)))
         differing = bundle.regime.differences(regime)
+        if not here:
+            reason = f"the '{regime.family}' gate was made with another model ({bundle.regime.model_hash})"
+            return GateResolution(None, reason, bundle.regime.nearest(regime))
         if differing:
             reason = f"outside the audited regime of the '{regime.family}' gate: {'; '.join(differing)}"
             return GateResolution(None, reason, bundle.regime.nearest(regime))
