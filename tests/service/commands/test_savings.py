@@ -16,7 +16,7 @@ from service.config.settings import Settings
 
 @pytest.fixture(scope="module")
 def spent() -> list[Spent]:
-    settings = Settings()
+    settings = Settings(defaults="model")
     loaded = backend.load(settings)
     with contextlib.closing(loaded.engine):
         return measured(loaded, settings, samples=1, seed=0)
