@@ -44,7 +44,7 @@ from gate_models.statistics.intervals import Estimate
 
 THRESHOLDS: Final = (0.2, 0.35, 0.5, 0.7, 0.9, 1.0)
 """At 1 the gate hands off at its earliest step, in the middle of no word: a cut that is the same for all prompts."""
-EARLIEST: Final = (0.0, 0.3, 0.5, 0.65)
+EARLIEST: Final = (0.0, 0.3, 0.5)
 """Fractions of the steps before which no gate of the grid hands off."""
 SAVING: Final = 0.15
 """Share of full CFG's rows that a text must save to count as one that saves."""
