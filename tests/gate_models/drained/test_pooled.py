@@ -118,8 +118,8 @@ ALL_LOSE = dict.fromkeys(own.GRID, 30)
 
 
 def test_the_gate_that_saves_most_within_the_margin_is_chosen() -> None:
-    """Under all of these every text saves enough, so that the rows decide; the two cheapest ones lose too much."""
-    lost = {(0.9, 0.0): 30, (0.9, 0.3): 6, (0.9, 0.5): 2}
+    """Under all of these every text saves enough, so that the rows decide; the cheapest ones lose too much."""
+    lost = {(1.0, start): 30 for start in own.EARLIEST} | {(0.9, 0.0): 30, (0.9, 0.3): 6, (0.9, 0.5): 2}
     chosen = own.choose(_pairs(lost), mini(), PooledSettings(margin=0.05), None)
     assert (chosen.threshold, chosen.earliest) == (0.9, 0.5)
     assert (chosen.pairs, chosen.loss, chosen.rows_of_full_cfg) == (100, 0.04, 0.6)
@@ -133,7 +133,7 @@ def test_few_pairs_without_a_loss_prove_nothing() -> None:
     many = _pairs({})
     few = own.choose(many[:40], mini(), PooledSettings(margin=0.05), None)
     assert (few.threshold, few.loss) == (None, None)
-    assert own.choose(many, mini(), PooledSettings(margin=0.05), None).threshold == 0.9
+    assert own.choose(many, mini(), PooledSettings(margin=0.05), None).threshold == 1.0
 
 
 def test_a_harmed_family_keeps_full_cfg_and_is_named() -> None:
