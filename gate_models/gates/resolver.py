@@ -67,7 +67,7 @@ class LearnedGates:
         bundle = min(here or of_family, key=lambda candidate: len(candidate.regime.differences(regime)))
         differing = bundle.regime.differences(regime)
         if not here:
-            reason = f"the '{regime.family}' gate was made with another model ({bundle.regime.model_hash})"
+            reason = f"the '{regime.family}' gate was made with another model (model_hash {bundle.regime.model_hash})"
             return GateResolution(None, reason, bundle.regime.nearest(regime))
         if differing:
             reason = f"outside the audited regime of the '{regime.family}' gate: {'; '.join(differing)}"
