@@ -7,13 +7,12 @@ guidance: temperature 1 and the policy's own defaults.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from decoding.models.checkpoint import CheckpointError
+from decoding.models.checkpoint import CheckpointError, json_object
 
 FILE: Final = "generation_config.json"
 _RANGES: Final[Mapping[str, tuple[float, float]]] = {"temperature": (0.0, 5.0), "top_p": (0.0, 1.0)}
@@ -34,12 +33,7 @@ def read_generation_config(folder: Path) -> GenerationConfig:
     path = folder / FILE
     if not path.is_file():
         return GenerationConfig()
-    try:
-        values = json.loads(path.read_text())
-    except ValueError as error:
-        raise CheckpointError(f"{path} is not valid JSON: {error}") from None
-    if not isinstance(values, dict):
-        raise CheckpointError(f"{path} must hold a JSON object")
+    values = json_object(path)
     given: dict[str, Any] = {}
     for name, (low, high) in _RANGES.items():
         value = values.get(name)

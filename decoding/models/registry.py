@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.resources import files
@@ -14,7 +13,7 @@ import torch
 from decoding.models import dream, hub, llada
 from decoding.models.bert_mini import int8 as bert_mini_int8
 from decoding.models.bert_mini.network import SCALES, load_mini
-from decoding.models.checkpoint import CheckpointError
+from decoding.models.checkpoint import CheckpointError, json_object
 from decoding.models.generation import read_generation_config
 from decoding.models.protocol import DenoisingModel
 from decoding.models.transformer.quantization import check_quantization
@@ -35,16 +34,11 @@ def shipped_model() -> Path:
 def read_config(path: Path) -> dict[str, Any]:
     """The checkpoint's config.json. Raises `CheckpointError`."""
     try:
-        config = json.loads((path / "config.json").read_text())
+        return json_object(path / "config.json")
     except (FileNotFoundError, NotADirectoryError):
         raise CheckpointError(
             f"{path / 'config.json'} does not exist; --model takes 'mini', a checkpoint folder or a hub id (owner/name)"
         ) from None
-    except json.JSONDecodeError as error:
-        raise CheckpointError(f"{path / 'config.json'} is not JSON: {error}") from None
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{path / 'config.json'} is not a JSON object")
-    return config
 
 
 def parse_devices(text: str) -> list[torch.device]:
