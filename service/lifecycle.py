@@ -108,6 +108,7 @@ class Service:
 
     async def load(self) -> None:
         """Load the model on a separate thread, so that a shutdown need not wait for it."""
+        logger.info("loading model %s", self.settings.model)
         loop = asyncio.get_running_loop()
         self._bridge = Bridge(loop)
         loaded: asyncio.Future[tuple[Backend, JobWorker, Shadow]] = loop.create_future()
