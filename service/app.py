@@ -13,7 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from service.config.settings import Settings
 from service.config.version import package_version
-from service.http import errors
+from service.http import answers
 from service.http.auth import Guard
 from service.http.body import BodyLimit, Inflated
 from service.http.caller_limits import CallerLimits
@@ -94,7 +94,7 @@ def build_app(settings: Settings) -> FastAPI:
         telemetry=_telemetry(settings),
     )
     app.state.service = service
-    errors.install(app)
+    answers.install(app)
     app.add_middleware(HeadAsGet)
     app.add_middleware(Inflated, limit=settings.max_body_bytes)
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes, seconds=settings.body_seconds)

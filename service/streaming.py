@@ -22,8 +22,8 @@ from service.backend.backend import Backend
 from service.generation import replies
 from service.generation.generation import Generation
 from service.generation.prepare import Prepared
+from service.http.answers import answer_to
 from service.http.disconnect import ClientGoneError, StreamEndedError, unless_gone
-from service.http.errors import answer_to
 from service.lifecycle import Service
 from service.schemas.generate import HandoffEvent, ReopenEventReply, Sample, StepEventReply
 

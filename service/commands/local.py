@@ -14,7 +14,7 @@ from service.commands.remote import FailedError
 from service.config.settings import Settings
 from service.generation import replies
 from service.generation.prepare import prepare
-from service.http.errors import from_exception, from_validation
+from service.http.errors import from_validation
 from service.schemas.generate import GenerateRequest
 
 
@@ -37,5 +37,7 @@ def decode(body: dict[str, Any], *, model: str = "mini", device: str = "cpu") ->
             prepared = prepare(request, loaded.model, loaded.gates, settings)
             outcomes = [handle.result() for handle in loaded.engine.submit_all(prepared.jobs)]
         except (DecodingError, ValueError, RuntimeError) as error:
+            from service.http.answers import from_exception  # noqa: PLC0415  (loads FastAPI)
+
             raise FailedError(str(from_exception(error) or error)) from None
     return replies.response(prepared, outcomes, loaded.model).model_dump()

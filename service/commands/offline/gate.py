@@ -151,7 +151,8 @@ def pairs(
 ) -> None:
     """Export the shadow audit's pairs: state at the handoff, what the gate saw, both texts and verdicts."""
     from service.shadow_audit.export import FORMATS, export  # noqa: PLC0415
-    from service.storage.database import DatabaseError, open_database  # noqa: PLC0415
+    from service.storage.database import open_database  # noqa: PLC0415
+    from service.storage.errors import DatabaseError  # noqa: PLC0415
 
     if out.suffix not in FORMATS:
         typer.echo(f"error: --out must end in {' or '.join(FORMATS)}", err=True)
