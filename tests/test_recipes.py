@@ -97,7 +97,7 @@ from service.config.settings import Settings
 
 openapi.main([])
 gates, requests = json.loads(sys.argv[1])
-with TestClient(build_app(Settings(threads=1, gates=gates, database="sqlite://"))) as client:
+with TestClient(build_app(Settings(threads=1, defaults="paper", gates=gates, database="sqlite://"))) as client:
     while (ready := client.get("/health/ready")).status_code != 200:
         if "could not be loaded" in ready.text:
             sys.exit(ready.text)

@@ -1,4 +1,4 @@
-"""From a training run to a checkpoint: averaged weights in fp16, and the scales of their 8-bit form."""
+"""From a training run to a checkpoint: averaged weights in 8 bits, and the scales of their inputs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from decoding.mini.data import Batch
-from decoding.models.bert_mini.int8 import calibrate
-from decoding.models.bert_mini.network import SCALES, BertMini, BertMiniConfig
+from decoding.models.bert_mini.int8 import calibrate, channel_scales
+from decoding.models.bert_mini.network import SCALES, WEIGHTS, BertMini, BertMiniConfig
+from decoding.models.bert_mini.packed_weights import pack
 
 AVERAGE = "average.safetensors"
 CALIBRATION_BATCHES = 24
@@ -33,20 +34,20 @@ def export(run: Path, folder: Path, batches: Iterator[Batch]) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     config = BertMiniConfig.read(run)
-    weights = {name: tensor.half() for name, tensor in load_file(run / AVERAGE).items()}
-    atomic_save(weights, folder / "model.safetensors")
-    atomic_save(input_scales(config, weights, batches), folder / SCALES)
+    network = BertMini(config).eval()
+    network.load_state_dict(load_file(run / AVERAGE))
+    seen = seen_inputs(network, batches)
+    atomic_save(pack(network.state_dict(), channel_scales(network, seen)), folder / WEIGHTS)
+    atomic_save(seen, folder / SCALES)
     tokenizer = (run / "tokenizer.json").read_bytes()
     (folder / "config.json").write_text(json.dumps({"architecture": "bert_mini", **config.to_dict()}, indent=1) + "\n")
     (folder / "tokenizer.json").write_bytes(tokenizer)
 
 
 @torch.inference_mode()
-def input_scales(config: BertMiniConfig, weights: dict[str, Tensor], batches: Iterator[Batch]) -> dict[str, Tensor]:
-    """What `decoding.models.bert_mini.int8` needs beside the weights."""
-    network = BertMini(config).eval()
-    network.load_state_dict({name: tensor.float() for name, tensor in weights.items()})
-    with calibrate(network) as scales:
+def seen_inputs(network: BertMini, batches: Iterator[Batch]) -> dict[str, Tensor]:
+    """What `decoding.models.bert_mini.int8` needs beside the weights of `network` (float32)."""
+    with calibrate(network) as seen:
         for batch in islice(batches, CALIBRATION_BATCHES):
             network(batch.ids, batch.positions, batch.segments, batch.valid, batch.keep)
-    return scales
+    return seen

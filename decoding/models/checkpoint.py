@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,17 @@ def check_epsilon(name: str, value: object) -> None:
     """Raise `ValueError` unless `value` can be what a normalisation adds to a variance."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0.0 < value <= LARGEST_EPSILON:
         raise ValueError(f"{name} must be above 0 and at most {LARGEST_EPSILON:g}, not {value!r}")
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of a checkpoint. Raises `CheckpointError`, or `OSError` where it cannot be read."""
+    try:
+        content = json.loads(path.read_text())
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not valid JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path} must hold a JSON object")
+    return content
 
 
 def check_tensors(

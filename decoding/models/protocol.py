@@ -9,6 +9,8 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
+from decoding.models.generation import GenerationConfig
+
 ReuseMode = Literal["prefix", "dual"]
 Layers = list[tuple[Tensor, Tensor]]
 """Keys and values of every layer, [1, heads, S, head_dim] each, ready to be attended to."""
@@ -54,6 +56,8 @@ class ModelSpec:
     """Arithmetic of the weights: a dtype, or the name of a quantization. Not part of the hash."""
     reuses_key_values: bool = False
     """Whether the model is a `ReusableModel`."""
+    generation: GenerationConfig = field(default_factory=GenerationConfig)
+    """What a request gets that leaves temperature and policy open. Not part of the hash."""
 
     def canvas_defaults(self, gen_length: int, steps: int) -> CanvasDefaults:
         """What a request without `block_length` and `defer_eos` gets.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -13,7 +13,8 @@ import torch
 from decoding.models import dream, hub, llada
 from decoding.models.bert_mini import int8 as bert_mini_int8
 from decoding.models.bert_mini.network import SCALES, load_mini
-from decoding.models.checkpoint import CheckpointError
+from decoding.models.checkpoint import CheckpointError, json_object
+from decoding.models.generation import read_generation_config
 from decoding.models.protocol import DenoisingModel
 from decoding.models.transformer.quantization import check_quantization
 
@@ -33,16 +34,11 @@ def shipped_model() -> Path:
 def read_config(path: Path) -> dict[str, Any]:
     """The checkpoint's config.json. Raises `CheckpointError`."""
     try:
-        config = json.loads((path / "config.json").read_text())
+        return json_object(path / "config.json")
     except (FileNotFoundError, NotADirectoryError):
         raise CheckpointError(
             f"{path / 'config.json'} does not exist; --model takes 'mini', a checkpoint folder or a hub id (owner/name)"
         ) from None
-    except json.JSONDecodeError as error:
-        raise CheckpointError(f"{path / 'config.json'} is not JSON: {error}") from None
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{path / 'config.json'} is not a JSON object")
-    return config
 
 
 def parse_devices(text: str) -> list[torch.device]:
@@ -65,7 +61,7 @@ def parse_devices(text: str) -> list[torch.device]:
 def load_model(
     name_or_path: str = "mini", *, device: str = "cpu", dtype: str = "float32", quantization: str = "default"
 ) -> DenoisingModel:
-    """Load `mini`, a checkpoint folder (no network), or a hub id `owner/name[@revision]`, which is downloaded once.
+    """Load `mini`, a checkpoint folder, or a hub id `owner/name[@revision]`, downloaded once.
 
     `quantization` "default" is 8 bits for mini in float32 on a CPU that has the instructions, and none otherwise.
     Raises `CheckpointError` with what to do.
@@ -74,19 +70,28 @@ def load_model(
         raise CheckpointError(f"dtype {dtype!r} is unknown; use one of {', '.join(DTYPES)}")
     devices = parse_devices(device)
     path = shipped_model() if name_or_path == "mini" else hub.local_folder(name_or_path)
-    config = read_config(path)
-    architecture = str(config.get("architecture") or config.get("model_type") or "")
+    generation = read_generation_config(path)
     try:
-        if architecture == "bert_mini":
-            return _load_mini(path, devices, dtype, quantization)
-        if architecture not in LOADERS:
-            where = path / "config.json"
-            raise CheckpointError(f"{where}: architecture {architecture!r} is not supported; supported: {SUPPORTED}")
-        quantized = check_quantization("none" if quantization == "default" else quantization)
-        name = name_or_path if hub.is_hub_id(name_or_path) else path.resolve().name
-        return LOADERS[architecture](path, name=name, devices=devices, dtype=DTYPES[dtype], quantization=quantized)
+        model = _load(path, name_or_path, devices, dtype, quantization)
     except FileNotFoundError as error:
         raise CheckpointError(f"{error.filename} does not exist; the checkpoint folder is incomplete") from None
+    model.spec = replace(model.spec, generation=generation)
+    return model
+
+
+def _load(
+    path: Path, name_or_path: str, devices: Sequence[torch.device], dtype: str, quantization: str
+) -> DenoisingModel:
+    config = read_config(path)
+    architecture = str(config.get("architecture") or config.get("model_type") or "")
+    if architecture == "bert_mini":
+        return _load_mini(path, devices, dtype, quantization)
+    if architecture not in LOADERS:
+        where = path / "config.json"
+        raise CheckpointError(f"{where}: architecture {architecture!r} is not supported; supported: {SUPPORTED}")
+    quantized = check_quantization("none" if quantization == "default" else quantization)
+    name = name_or_path if hub.is_hub_id(name_or_path) else path.resolve().name
+    return LOADERS[architecture](path, name=name, devices=devices, dtype=DTYPES[dtype], quantization=quantized)
 
 
 def _load_mini(path: Path, devices: Sequence[torch.device], dtype: str, quantization: str) -> DenoisingModel:

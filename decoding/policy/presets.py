@@ -9,6 +9,7 @@ from typing import Any, Final
 from decoding.policy.checks import PolicyError, one_of
 from decoding.policy.decoding_policy import NEEDS_REUSE, PRESETS, DecodingPolicy
 from decoding.policy.gate import GateSettings
+from decoding.policy.model_defaults import fitting
 from decoding.policy.repair import Repair
 from decoding.sampling.commit_order import guidance_first_orders
 
@@ -43,20 +44,47 @@ def plainly_guided(policy: DecodingPolicy) -> DecodingPolicy:
 
 
 def resolve_policy(
-    preset: str, given: Mapping[str, Any], *, gen_length: int | None = None, canvas_field: str = "gen_length"
+    preset: str | None,
+    given: Mapping[str, Any],
+    *,
+    defaults: Mapping[str, Any] | None = None,
+    gen_length: int | None = None,
+    canvas_field: str = "gen_length",
 ) -> DecodingPolicy:
-    """The policy of `preset` with the fields in `given` set over its defaults.
+    """The policy of `preset` (None: the model's default, else 'handoff') with the fields in `given` set over it.
 
-    A field that the preset does not use is refused (`PolicyError`), not ignored. `parallel_tail`'s default width of 8
-    is cut to the canvas where `gen_length` is smaller. Errors call the canvas length `canvas_field`.
+    `defaults` are the model's (`policy_defaults`) and stand in for the preset's; they are dropped where the request
+    would fail with them. A field that the preset does not use is refused (`PolicyError`), not ignored.
+    `parallel_tail`'s default width of 8 is cut to the canvas where `gen_length` is smaller. Errors call the canvas
+    length `canvas_field`.
     """
+    defaults = defaults or {}
+    usual = defaults.get("preset", "handoff")
+    for named in dict.fromkeys((preset or usual, preset or "handoff")):
+        try:
+            return _resolved(named, given, defaults, gen_length, canvas_field)
+        except PolicyError:
+            continue
+    return _resolved(preset or "handoff", given, {}, gen_length, canvas_field)
+
+
+def check_defaults(defaults: Mapping[str, Any]) -> None:
+    """Raise `PolicyError` where the model's `defaults` make no policy: they must be right without any request."""
+    _resolved(defaults.get("preset", "handoff"), {}, defaults, None, "gen_length")
+
+
+def _resolved(
+    preset: str, given: Mapping[str, Any], defaults: Mapping[str, Any], gen_length: int | None, canvas_field: str
+) -> DecodingPolicy:
     one_of("preset", preset, PRESETS)
-    for name in _UNUSED.get(preset, ()):
+    unused = _UNUSED.get(preset, ())
+    for name in unused:
         if name in given:
             raise PolicyError(name, f"is not used by preset '{preset}'; leave it out")
     if "tail_refresh" in given and given.get("tail_reuse") is None:
         raise PolicyError("tail_refresh", NEEDS_REUSE)
-    values = {**_PRESET_DEFAULTS[preset], **given}
+    own = _PRESET_DEFAULTS[preset]
+    values = {**own, **fitting(defaults, given, own, preset, unused), **given}
     if gen_length is not None and "tail_width" not in given:
         values["tail_width"] = min(values.get("tail_width", 1), gen_length)
     policy = DecodingPolicy(preset=preset, **values)  # type: ignore[arg-type]

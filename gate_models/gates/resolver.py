@@ -65,8 +65,10 @@ class LearnedGates:
         if not of_family:
             return self._without(setting, regime)
         bundle = min(here or of_family, key=lambda candidate: len(candidate.regime.differences(regime)))
-        differing = bundle.regime.differences(regime)
-        if differing:
+        if not here:
+            reason = f"the '{regime.family}' gate was made with another model (model_hash {bundle.regime.model_hash})"
+            return GateResolution(None, reason, bundle.regime.nearest(regime))
+        if differing := bundle.regime.differences(regime):
             reason = f"outside the audited regime of the '{regime.family}' gate: {'; '.join(differing)}"
             return GateResolution(None, reason, bundle.regime.nearest(regime))
         key = (setting, id(bundle), regime.tail_width)

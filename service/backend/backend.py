@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -15,8 +15,13 @@ from decoding.engine.handle import Handle
 from decoding.engine.observer import Observer
 from decoding.engine.runner import Runner
 from decoding.engine.scheduler import Scheduler
-from decoding.models.protocol import DenoisingModel
+from decoding.models.checkpoint import CheckpointError
+from decoding.models.generation import FILE, GenerationConfig
+from decoding.models.protocol import DenoisingModel, ModelSpec
 from decoding.models.registry import load_model
+from decoding.policy.checks import PolicyError
+from decoding.policy.model_defaults import policy_defaults
+from decoding.policy.presets import check_defaults
 from gate_models.gates.calibrated.constant import ConstantCut
 from gate_models.gates.calibrated.drained import DrainedThreshold
 from gate_models.gates.calibrated.pooled import PooledThreshold, unmeasured
@@ -47,11 +52,22 @@ class Backend:
     """The model's threshold over all settings."""
 
 
+def check_generation(spec: ModelSpec) -> None:
+    """Raise `CheckpointError` where the model's own defaults are no policy."""
+    try:
+        check_defaults(policy_defaults(spec.generation.policy))
+    except PolicyError as error:
+        raise CheckpointError(f"{FILE} of model {spec.name}: policy.{error.param} {error}") from None
+
+
 def load(
     settings: Settings, *, observer: Observer | None = None, on_update: Callable[[list[Handle]], None] | None = None
 ) -> Backend:
     """Load the model and start the engine: seconds to minutes. Raises `CheckpointError` or torch's own errors."""
     model = load_model(settings.model, device=settings.device, dtype=settings.dtype, quantization=settings.quantization)
+    if settings.defaults == "paper":
+        model.spec = replace(model.spec, generation=GenerationConfig())
+    check_generation(model.spec)
     try_out(model, invariant=settings.batch_invariant)
     warm_up()
     engine = Engine(

@@ -19,8 +19,10 @@ class GenerateOptions:
     """Comma-separated words that the text must use."""
     constraint: str | None = None
     """Any constraint, as a JSON object."""
-    policy: str = "handoff"
+    policy: str | None = None
     """base, full_cfg, handoff, parallel_tail, reopen_repair or auto."""
+    defaults: str | None = None
+    """Where what is left open comes from: model (default) or paper."""
     fraction: float | None = None
     """Hand off after this fraction of the steps."""
     on_fallback: str | None = None
@@ -33,7 +35,7 @@ class GenerateOptions:
     """Canvas length in tokens."""
     steps: int | None = None
     """Denoising steps."""
-    temperature: float = 1.0
+    temperature: float | None = None
     """Sampling temperature."""
     seed: int | None = None
     """Random where left out."""
@@ -46,9 +48,8 @@ class GenerateOptions:
 
     def body(self, prompt: str) -> dict[str, Any]:
         """The request as JSON; what is not given is left to the server."""
-        body: dict[str, Any] = {"prompt": prompt, "temperature": self.temperature, "n": self.n}
-        given = {"gen_length": self.gen_length, "steps": self.steps, "seed": self.seed}
-        body |= {name: value for name, value in given.items() if value is not None}
+        given = {"temperature": self.temperature, "gen_length": self.gen_length, "steps": self.steps, "seed": self.seed}
+        body: dict[str, Any] = {"prompt": prompt, "n": self.n, **_set(given)}
         if self.keywords is not None:
             body["constraint"] = {"type": "keywords", "keywords": [word.strip() for word in self.keywords.split(",")]}
         if self.constraint is not None:
@@ -56,14 +57,17 @@ class GenerateOptions:
                 body["constraint"] = json.loads(self.constraint)
             except json.JSONDecodeError as error:
                 raise typer.BadParameter(f"--constraint is not JSON: {error}") from None
-        body["policy"] = {"preset": self.policy}
+        policy: dict[str, Any] = {"preset": self.policy, "defaults": self.defaults, "on_fallback": self.on_fallback}
+        policy |= {"guidance_scale": self.guidance_scale, "tail_width": self.tail_width}
         if self.fraction is not None:
-            body["policy"]["gate"] = {"source": "fraction", "fraction": self.fraction}
-        settings = {
-            "guidance_scale": self.guidance_scale, "tail_width": self.tail_width, "on_fallback": self.on_fallback,
-        }  # fmt: skip
-        body["policy"] |= {name: value for name, value in settings.items() if value is not None}
+            policy["gate"] = {"source": "fraction", "fraction": self.fraction}
+        body["policy"] = _set(policy)
         return body
+
+
+def _set(values: dict[str, Any]) -> dict[str, Any]:
+    """Those of `values` that were given."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 @earlier_names(gen_length="canvas", n="samples")

@@ -28,6 +28,8 @@ class Settings(BaseSettings):
     """Port to listen on; 0 takes a free one."""
     model: str = "mini"
     """'mini' (shipped), a checkpoint folder, or a hub id owner/name[@revision], downloaded once."""
+    defaults: Literal["model", "paper"] = "model"
+    """Where a request's open fields come from: the model's generation_config.json, or the paper's plain guidance."""
     gates: Path | None = None
     """Folder of gates from `astargate gate train`, and of `pooled.json` from `astargate drained pooled`, beside the
     shipped ones; theirs go first where both fit.

@@ -8,9 +8,11 @@ from typing import Any
 
 from decoding.constraints import FAMILIES, Constraint, parse
 from decoding.constraints.registry import FAMILY_NAME
+from decoding.models.generation import GenerationConfig
 from decoding.models.protocol import DenoisingModel, ModelSpec
 from decoding.policy.decoding_policy import DecodingPolicy
 from decoding.policy.gate import GateSettings
+from decoding.policy.model_defaults import policy_defaults
 from decoding.policy.presets import resolve_policy
 from decoding.request.job import Job, Sampling
 from decoding.request.row_estimates import most_rows, selection_rows
@@ -36,9 +38,11 @@ def job_of(request: CanvasRequest, model: DenoisingModel, settings: Settings) ->
     canvas = fitting_canvas(request, constraint, model.codec, model.spec)
     _check_size(request, canvas.gen_length, settings)
     check_shape(canvas.gen_length, canvas.steps, canvas.block_length, model.spec, request.names.gen_length)
+    generation = _defaults(request.policy, model.spec)
     policy = resolve_policy(
-        (request.policy and request.policy.preset) or "handoff",
+        None if request.policy is None else request.policy.preset,
         _given(request.policy),
+        defaults=policy_defaults(generation.policy),
         gen_length=canvas.gen_length,
         canvas_field=request.names.gen_length,
     )
@@ -50,8 +54,8 @@ def job_of(request: CanvasRequest, model: DenoisingModel, settings: Settings) ->
         steps=canvas.steps,
         policy=policy,
         sampling=Sampling(
-            temperature=request.temperature,
-            top_p=1.0 if request.top_p is None else request.top_p,
+            temperature=generation.temperature if request.temperature is None else request.temperature,
+            top_p=generation.top_p if request.top_p is None else request.top_p,
             confidence=request.confidence or "probability",
             eos_fill=request.eos_fill,
             suppress_eos=request.suppress_eos,
@@ -99,11 +103,17 @@ def _check_size(request: CanvasRequest, gen_length: int, settings: Settings) -> 
         )
 
 
+def _defaults(policy: PolicyRequest | None, spec: ModelSpec) -> GenerationConfig:
+    """Where open fields come from: the model, or the paper's plain guidance where the client asks for that."""
+    paper = policy is not None and policy.defaults == "paper"
+    return GenerationConfig() if paper else spec.generation
+
+
 def _given(policy: PolicyRequest | None) -> dict[str, Any]:
     """The policy fields that the client set."""
     if policy is None:
         return {}
-    given = policy.model_dump(exclude_none=True, exclude={"preset", "gate", "repair"})
+    given = policy.model_dump(exclude_none=True, exclude={"preset", "defaults", "gate", "repair"})
     if policy.gate is not None:
         given["gate"] = GateSettings(**policy.gate.model_dump(exclude_none=True))
     if policy.repair is not None:

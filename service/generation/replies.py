@@ -53,6 +53,8 @@ def summary(
         steps=job.steps,
         block_length=job.block_length,
         defer_eos=job.sampling.defer_eos,
+        temperature=job.sampling.temperature,
+        top_p=job.sampling.top_p,
         policy=policy(prepared.policy, job.gate),
         samples=samples,
         usage=usage(prepared, outcomes),

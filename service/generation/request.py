@@ -40,7 +40,7 @@ class CanvasRequest:
     block_length: int | None = None
     streams_in_blocks: bool = False
     """Cut a canvas into blocks where neither the client nor the model does, so that its text can be streamed."""
-    temperature: float = 1.0
+    temperature: float | None = None
     top_p: float | None = None
     confidence: str | None = None
     eos_fill: bool = False

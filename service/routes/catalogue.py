@@ -11,6 +11,7 @@ from decoding import constraints
 from decoding.constraints.general.predicates import installed
 from decoding.policy.decoding_policy import PRESETS
 from decoding.policy.gate import GATE_FIELDS, GATE_SOURCES, gate_defaults
+from decoding.policy.model_defaults import policy_defaults
 from decoding.policy.presets import resolve_policy
 from decoding.policy.repair import SELECTORS
 from decoding.sampling.commit_order import CONFIDENCE_KINDS, order_names
@@ -56,6 +57,10 @@ class Defaults(Reply):
     longest_block: int | None
     """A longer canvas is cut into blocks of at most this length, or end-of-text is deferred."""
     defer_eos: bool
+    temperature: float
+    top_p: float
+    policy: ResolvedPolicy
+    """Of a request without a policy."""
 
 
 class Model(Reply):
@@ -165,6 +170,9 @@ async def models(service: ServiceDep) -> ModelList:
                     block_length=defaults.block_length,
                     longest_block=spec.default_block_length,
                     defer_eos=defaults.defer_eos,
+                    temperature=spec.generation.temperature,
+                    top_p=spec.generation.top_p,
+                    policy=replies.policy(resolve_policy(None, {}, defaults=policy_defaults(spec.generation.policy))),
                 ),
             )
         ]
@@ -194,11 +202,16 @@ async def constraint_types() -> ConstraintList:
 
 
 @router.get("/policies", summary="Policy presets and gate sources")
-async def policies() -> PolicyList:
-    """Every preset with all its fields filled in, and the settings that each gate source takes."""
+async def policies(service: ServiceDep) -> PolicyList:
+    """Every preset with all its fields filled in as this model has them, and the settings of each gate source."""
+    own = policy_defaults(service.backend.model.spec.generation.policy)
     return PolicyList(
         data=[
-            PresetInfo(preset=name, description=_SUMMARIES[name], policy=replies.policy(resolve_policy(name, {})))
+            PresetInfo(
+                preset=name,
+                description=_SUMMARIES[name],
+                policy=replies.policy(resolve_policy(name, {}, defaults=own)),
+            )
             for name in PRESETS
         ],
         gate_sources=[

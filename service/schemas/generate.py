@@ -46,9 +46,10 @@ class CanvasBody(Request):
     """Denoising steps T; by default gen_length."""
     block_length: int | None = Field(None, ge=1, le=MAX_CANVAS)
     """Semi-autoregressive block; must divide gen_length. By default the model's."""
-    temperature: float = Field(1.0, ge=0, le=MAX_TEMPERATURE)
+    temperature: float | None = Field(None, ge=0, le=MAX_TEMPERATURE)
+    """By default the model's (GET /v1/models)."""
     top_p: float | None = Field(None, gt=0, le=1)
-    """Nucleus; null is 1, the whole distribution."""
+    """Nucleus; 1 is the whole distribution. By default the model's."""
     confidence: str = Field("probability", json_schema_extra=choices(*CONFIDENCE_KINDS))
     """What ranks candidates for commitment; left out with policy.order 'random', which ranks by noise."""
     eos_fill: bool = Field(False, description=_SAMPLING["eos_fill"])
@@ -218,6 +219,8 @@ class GenerateResponse(Reply):
     steps: int
     block_length: int | None
     defer_eos: bool
+    temperature: float
+    top_p: float
     policy: ResolvedPolicy
     samples: list[Sample]
     usage: Usage

@@ -5,7 +5,7 @@ Fields take their docs, choices and limits from `decoding.policy.decoding_policy
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, WithJsonSchema
 
@@ -59,9 +59,16 @@ class RepairRequest(Request):
 
 
 class PolicyRequest(Request):
-    """How guidance is spent. A field that is left out (or null) takes the preset's value; an unused one is refused."""
+    """How guidance is spent. A field that is left out (or null) takes the model's or the preset's value.
 
-    preset: Preset | None = Field(None, description="A shorthand for a combination; 'handoff' where left out.")
+    A field that the preset does not use is refused.
+    """
+
+    preset: Preset | None = Field(None, description="A shorthand for a combination; the model's where left out.")
+    defaults: Literal["model", "paper"] | None = None
+    """Where fields that are left out come from, temperature too: this server's defaults for the model (GET /v1/models),
+    or the paper's plain guidance.
+    """
     guidance_scale: float | None = Field(None, ge=0, le=MAX_GUIDANCE_SCALE)
     """w in c + w(c - u), LLaDA's cfg_scale; Dream's u + g(c - u) is g = w + 1. 0 is the base decoder."""
     guided_width: int | None = Field(None, ge=1, le=MAX_CANVAS, description=_POLICY["guided_width"])

@@ -61,6 +61,34 @@ def test_a_predicate_that_ends_its_thread_fails_its_own_request_alone(spawn):
     assert process.stop() == 0
 
 
+@pytest.mark.parametrize("fault", [faults.clock_ahead, faults.clock_back], ids=["ahead", "back"])
+def test_a_clock_that_jumps_ends_no_deadline_no_lease_and_no_limit(spawn, fault):
+    """What a server waits for is measured with a clock that nobody sets; leases are the database's."""
+    options = ("--committor-inline-rows", "0", "--lease-seconds", "600", "--key-requests-per-minute", "600")
+    process: ServerProcess = spawn(*options, fault=fault).wait_for(200)
+    running = process.client.post("/committor", json={**JOB, "gen_length": 16, "rollouts": 200}).json()["id"]
+    wait_until(
+        lambda: process.client.get(f"/committor/{running}").json(),
+        lambda job: job["progress"]["rollouts"] > 0,
+        "a first continuation",
+    )
+    process.break_now()
+    assert status(process, {**SMALL, "deadline_s": 60}) == (200, None)
+    assert status(process, {**LONG, "deadline_s": 0.2}) == (504, "deadline_exceeded")
+    with process.client.stream("POST", "/generate", json={**SMALL, "stream": True, "deadline_s": 60}) as stream:
+        assert "event: done" in "".join(stream.iter_text())
+    job = wait_until(
+        lambda: process.client.get(f"/committor/{running}").json(),
+        lambda job: job["status"] not in ("queued", "running"),
+        "the end of the job",
+    )
+    assert (job["status"], job["progress"]["rollouts"]) == ("succeeded", job["progress"]["rollouts_total"])
+    process.mend_now()
+    assert status(process, JOB, "/committor")[0] == 202
+    assert process.client.get("/health/ready").status_code == 200
+    assert process.stop() == 0
+
+
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs prlimit")
 def test_a_full_disk_refuses_jobs_and_nothing_else(spawn, tmp_path):
     """The limit on the size of a file is what a disk without room is to SQLite."""

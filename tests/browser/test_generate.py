@@ -42,6 +42,26 @@ def test_tokens_appear_one_by_one_and_the_result_is_judged(browser, server):
         watch.clean()
 
 
+def test_the_page_opens_with_what_a_request_without_a_policy_gets(browser, spawn):
+    """No learned gate serves mini's own guidance, so the form names none."""
+    process = spawn(defaults="model").wait_for(200)
+    defaults = process.client.get("/v1/models").json()["data"][0]["defaults"]
+    with opened(browser, process.url) as (page, watch):
+        page.select_option("#pace", "0")
+        page.get_by_label("Seed").fill("7")
+        assert page.get_by_label("Temperature", exact=True).get_attribute("placeholder") == str(defaults["temperature"])
+        generate(page)
+        sent = page.evaluate(_POLICY)
+        assert sent == {"preset": defaults["policy"]["preset"]}
+        asked = {"prompt": "Write one sentence.", "gen_length": 16, "seed": 7}
+        asked["constraint"] = {"type": "keywords", "keywords": ["chef", "kitchen", "dinner"]}
+        cost = re.search(r"(\d+) of (\d+) forward evaluations", page.locator(".run .figures").inner_text())
+        ledger = process.generate(asked)["samples"][0]["forward_evaluations"]
+        assert cost is not None
+        assert int(cost[1]) == ledger["total"]
+        watch.clean()
+
+
 _POLICY = """async () => {
   document.querySelectorAll('.run-details details')[1].open = true;
   await new Promise((done) => setTimeout(done, 50));

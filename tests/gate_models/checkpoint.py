@@ -8,12 +8,13 @@ from pathlib import Path
 
 from safetensors.torch import save_file
 
+from decoding.models.bert_mini.network import MiniModel
 from tests.decoding.tiny import tiny_model
 
 
-def save_tiny(folder: Path, seed: int = 0) -> Path:
-    """Write `tiny_model(seed)` as a checkpoint folder."""
-    model = tiny_model(seed)
+def save_tiny(folder: Path, model: MiniModel | None = None) -> Path:
+    """Write `model`, or the tiny one, as a checkpoint folder."""
+    model = model or tiny_model()
     folder.mkdir(parents=True, exist_ok=True)
     config = asdict(model.network.config) | {"architecture": "bert_mini"}
     (folder / "config.json").write_text(json.dumps(config))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,3 +40,18 @@ def predicate_exits(flag: Path) -> None:
 def impatient_database(flag: Path) -> None:
     """A server that gives a database half of its usual time for an answer. It works from the start."""
     postgres.ANSWER_SECONDS = postgres.BoundedConnection.answer_seconds = postgres.ANSWER_SECONDS / 2  # type: ignore[misc]
+
+
+def _shift_clock(flag: Path, seconds: float) -> None:
+    true = time.time
+    time.time = lambda: true() + (seconds if flag.exists() else 0.0)
+
+
+def clock_ahead(flag: Path) -> None:
+    """A wall clock that jumps a day ahead, as one does that is set anew."""
+    _shift_clock(flag, 86_400.0)
+
+
+def clock_back(flag: Path) -> None:
+    """A wall clock that jumps a day back."""
+    _shift_clock(flag, -86_400.0)

@@ -110,15 +110,23 @@ class ServerProcess:
     """`astargate serve` with the given options; `client` talks to it.
 
     `command` starts it as a user does; otherwise it is forked from a process that has loaded its modules. `fault`
-    breaks a part of it, from when the file that it is given exists (`break_now`).
+    breaks a part of it, from when the file that it is given exists (`break_now`). `defaults` "paper": what a request
+    leaves open is as the shipped gates were measured, so that they serve it.
     """
 
-    def __init__(self, log: Path, *options: str, command: bool = False, fault: Fault | None = None) -> None:
+    def __init__(
+        self, log: Path, *options: str, command: bool = False, fault: Fault | None = None, defaults: str = "paper"
+    ) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = log
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ASTARGATE_")}
-        environment = {**kept, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+        environment = {
+            **kept,
+            "OMP_NUM_THREADS": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+            "ASTARGATE_DEFAULTS": defaults,
+        }
         # A database of its own: never the one of the person who runs the tests.
         own = () if "--database" in options else ("--database", f"sqlite:///{log.resolve()}.db")
         arguments = ["serve", "--port", str(self.port), "--threads", "1", *own, *options]

@@ -1,15 +1,15 @@
 """`bert_mini` in 8-bit integers on the CPU: the same network, several times faster where the CPU has VNNI.
 
-Weights have a scale for each output, inputs a fixed one for each channel, found once on texts of the model (see
-`calibrate`) and stored beside the weights: nothing depends on what else is in a batch. Products are exact integers;
-normalisation, attention and the residual stream stay in float32. Large channels are shared between input and weight as
-in SmoothQuant (arXiv 2211.10438).
+Weights have a scale for each output, inputs a fixed one for each channel: nothing depends on what else is in a batch.
+Those scales come from what `calibrate` saw once on texts of the model, which is stored beside the weights. Products are
+exact integers; normalisation, attention and the residual stream stay in float32. Large channels are shared between
+input and weight as in SmoothQuant (arXiv 2211.10438).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,13 +19,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from decoding.models.bert_mini.network import SCALES, BertMini, EncoderLayer, MiniModel
+from decoding.models.bert_mini.network import SCALES, WEIGHTS, BertMini, EncoderLayer, MiniModel
+from decoding.models.bert_mini.packed_weights import LEVELS, row_codes, stored_input_scales
 from decoding.models.checkpoint import CheckpointError
 
 LINEARS = ("qkv", "attention_output", "intermediate", "output")
 HEAD = "head"
 ZERO = 128
-LEVELS = 127.0
 SEEN = 20_000
 """Hidden values kept of each call while calibrating."""
 BALANCE = 0.75
@@ -52,18 +52,16 @@ class Int8Linear(nn.Module):
         self,
         weight: Tensor,
         bias: Tensor,
-        peaks: Tensor | None,
+        channel: Tensor | None,
         activation: Activation = "none",
         output: tuple[float, int] | None = None,
     ) -> None:
         super().__init__()
         self.activation, self.output = activation, output
-        if peaks is not None:
-            channel = input_scales(weight, peaks)
+        if channel is not None:
             self.register_buffer("inverse", 1.0 / channel)
             weight = weight * channel
-        scales = weight.abs().amax(1).clamp_(min=1e-9) / LEVELS
-        codes = (weight / scales[:, None]).round_().to(torch.int8)
+        codes, scales = row_codes(weight)
         self.register_buffer("bias", bias.contiguous())
         self.register_buffer("scales", scales)
         self.register_buffer("zeros", torch.zeros(len(scales), dtype=torch.int64))
@@ -114,24 +112,45 @@ class Int8BertMini(BertMini):
         return logits
 
 
-def quantized(network: BertMini, scales: dict[str, Tensor]) -> Int8BertMini:
-    """An 8-bit copy of `network`; `scales` as `calibrate` found them."""
+def weight_name(name: str) -> str:
+    """The weight that multiplies the inputs which `calibrate` calls `name`: "3.qkv" or "head"."""
+    return "word_embeddings.weight" if name == HEAD else f"layers.{name}.weight"
+
+
+def channel_scales(network: BertMini, seen: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The scale of each input channel [K] of every 8-bit matrix, by the weight's name; `seen` as `calibrate` gives it.
+
+    The feed-forward's second product takes coded inputs, which share one scale: 1 in each channel.
+    """
+    scales = {}
+    for name, values in seen.items():
+        weight = network.get_parameter(weight_name(name)).detach()
+        coded = name.endswith(".output")
+        scales[weight_name(name)] = torch.ones(weight.shape[1]) if coded else input_scales(weight, values)
+    return scales
+
+
+def quantized(
+    network: BertMini, seen: Mapping[str, Tensor], channels: Mapping[str, Tensor] | None = None
+) -> Int8BertMini:
+    """An 8-bit copy of `network`; `seen` as `calibrate` gives it, `channels` the input scales of stored codes."""
+    channels = channels or channel_scales(network, seen)
     made = copy.deepcopy(network).float()
     made.__class__ = Int8BertMini
     assert isinstance(made, Int8BertMini)
     for number, layer in enumerate(made.layers):
         assert isinstance(layer, EncoderLayer)
         layer.__class__ = Int8EncoderLayer
-        low, high = scales[f"{number}.output"].tolist()
+        low, high = seen[f"{number}.output"].tolist()
         code_scale = (high - low) / 255.0
         coded = code_scale, round(-low / code_scale)
         for name in LINEARS:
             own, gelu = getattr(layer, name), name == "intermediate"
-            peaks = None if name == "output" else scales[f"{number}.{name}"]
+            channel = None if name == "output" else channels[weight_name(f"{number}.{name}")]
             activation: Activation = "gelu" if gelu else "none"
-            replacement = Int8Linear(own.weight, own.bias, peaks, activation, coded if gelu else None)
+            replacement = Int8Linear(own.weight, own.bias, channel, activation, coded if gelu else None)
             setattr(layer, name, replacement)
-    made.head = Int8Linear(made.word_embeddings.weight, made.head_bias, scales[HEAD])
+    made.head = Int8Linear(made.word_embeddings.weight, made.head_bias, channels[weight_name(HEAD)])
     return made
 
 
@@ -152,7 +171,7 @@ def in_int8(model: MiniModel, folder: Path) -> MiniModel:
     """`model` (float32, on the CPU) in 8 bits, with the scales of its checkpoint's folder."""
     if not supported():
         raise CheckpointError("8-bit decoding needs a CPU with VNNI instructions; use --quantization none")
-    network = quantized(model.network, load_scales(folder))
+    network = quantized(model.network, load_scales(folder), stored_input_scales(folder / WEIGHTS))
     return MiniModel(network, model.tokenizer, replace(model.spec, precision="int8"), model.device)
 
 

@@ -21,13 +21,15 @@ from torch.nn import functional as F
 
 from decoding.models.bert_mini.codec import MiniCodec
 from decoding.models.bert_mini.family_canvas import FAMILY_CANVAS
+from decoding.models.bert_mini.packed_weights import unpack
 from decoding.models.bert_mini.vocabulary import EOT, MASK, SPECIAL, WRITTEN, token_id
 from decoding.models.checkpoint import CheckpointError, check_epsilon, check_tensors, fingerprint
 from decoding.models.protocol import ModelSpec, ReuseRow, TextCodec
 from decoding.models.transformer.kv_cache import Attended, KeyValueReuse, Window
 
+WEIGHTS = "model.safetensors"
 SCALES = "int8.safetensors"
-"""Input scales of a checkpoint's 8-bit form (`decoding.models.bert_mini.int8`)."""
+"""Inputs seen, for a checkpoint's 8-bit form (`decoding.models.bert_mini.int8`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,12 +260,11 @@ def load_mini(path: Path, *, device: torch.device, dtype: torch.dtype) -> MiniMo
         )
     with torch.device("meta"):
         network = BertMini(config)
-    tensors = {name: tensor.to(device, dtype) for name, tensor in load_file(path / "model.safetensors").items()}
-    check_tensors(
-        tensors, {name: tuple(t.shape) for name, t in network.state_dict().items()}, path / "model.safetensors"
-    )
+    weights = unpack(load_file(path / WEIGHTS))
+    tensors = {name: tensor.to(device, dtype) for name, tensor in weights.items()}
+    check_tensors(tensors, {name: tuple(t.shape) for name, t in network.state_dict().items()}, path / WEIGHTS)
     network.load_state_dict(tensors, assign=True)
-    identity = ("config.json", "tokenizer.json", "model.safetensors")
+    identity = ("config.json", "tokenizer.json", WEIGHTS)
     scales = (SCALES,) if (path / SCALES).is_file() else ()
     never = [token_id(tokenizer, token) for token in SPECIAL if token not in WRITTEN]
     spec = ModelSpec(

@@ -30,7 +30,6 @@ FILE: Final = "pooled.json"
 """Name of the file, in the package and in a folder of the operator's own gates."""
 _PLAIN: Final[Mapping[str, Any]] = {
     "top_p": 1.0,
-    "plausibility": None,
     "confidence": "probability",
     "tail_width": 1,
     "tail_reuse": None,
@@ -53,7 +52,8 @@ def names_of(regime: Regime) -> dict[str, str]:
     """What of a setting is measured at some values, and serves at no other."""
     width = "" if regime.guided_width == 1 else f", {regime.guided_width} a step"
     boost = "" if regime.boost_threshold is None else f", boost_threshold {regime.boost_threshold:g}"
-    return {"order": f"{regime.order}{width}{boost}", "end of text": regime.eos}
+    limit = "" if regime.plausibility is None else f", plausibility {regime.plausibility:g}"
+    return {"order": f"{regime.order}{width}{boost}{limit}", "end of text": regime.eos}
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,8 @@ STREAMED: Final = 0.4
 """Share in the blocks of a streamed answer."""
 BOOSTED: Final = 0.25
 """Share whose guidance comes first."""
+OWN: Final = 0.5
+"""Share of the others whose guidance is the model's own, where it has one (`generation_config.json`)."""
 BOOSTED_POLICY: Final = {"order": "guidance_boost", "boost_threshold": 0.8, "guided_width": 8}
 NEVER: Final = DrainedGate(0.0)
 """Asked before every step and never below its threshold: the run records what every `drained` gate reads."""
@@ -56,6 +58,7 @@ class Draw:
     steps: int
     block_length: int | None
     order: str
+    plausibility: float | None = None
 
     @property
     def family(self) -> str | None:
@@ -72,13 +75,14 @@ class Draw:
             "gen_length": str(self.gen_length),
             "steps": "as positions" if self.steps == self.gen_length else "half",
             "blocks": "undivided" if self.block_length is None else "blocks",
-            "order": self.order,
+            "order": self.order if self.plausibility is None else f"{self.order}, plausibility {self.plausibility:g}",
         }
 
     def job(self, model: DenoisingModel, seed: int) -> Job:
         """The run that is guided to its end, and recorded."""
         boosted = BOOSTED_POLICY if self.order == BOOSTED_POLICY["order"] else {}
-        given: dict[str, Any] = {"guidance_scale": self.guidance_scale, "gate": GateSettings("drained"), **boosted}
+        given: dict[str, Any] = {"guidance_scale": self.guidance_scale, "gate": GateSettings("drained")}
+        given |= {"order": self.order, "plausibility": self.plausibility, **boosted}
         if boosted:
             given["guided_width"] = min(int(given["guided_width"]), self.gen_length)
         defaults = model.spec.canvas_defaults(self.gen_length, self.steps)
@@ -128,7 +132,10 @@ def _draw(index: int, prompt: TaskPrompt, spec: ModelSpec, rng: np.random.Genera
         block_length=defaults.block_length or (moving_block(gen_length, steps) if streamed else None),
         order="confidence",
     )
-    return replace(drawn, order=str(BOOSTED_POLICY["order"])) if rng.random() < BOOSTED else drawn
+    if rng.random() < BOOSTED:
+        return replace(drawn, order=str(BOOSTED_POLICY["order"]))
+    own = {name: value for name, value in spec.generation.policy.items() if name in ("order", "plausibility")}
+    return replace(drawn, **own) if own and rng.random() < OWN else drawn
 
 
 def _canvas(prompt: TaskPrompt, spec: ModelSpec, rng: np.random.Generator) -> int:

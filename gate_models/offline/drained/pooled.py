@@ -42,7 +42,8 @@ from gate_models.offline.scorers.fluency import Fluency, load_judge
 from gate_models.statistics.bootstrap import bootstrap
 from gate_models.statistics.intervals import Estimate
 
-THRESHOLDS: Final = (0.2, 0.35, 0.5, 0.7, 0.9)
+THRESHOLDS: Final = (0.2, 0.35, 0.5, 0.7, 0.9, 1.0)
+"""At 1 the gate hands off at its earliest step, in the middle of no word: a cut that is the same for all prompts."""
 EARLIEST: Final = (0.0, 0.3, 0.5)
 """Fractions of the steps before which no gate of the grid hands off."""
 SAVING: Final = 0.15

@@ -124,11 +124,31 @@ def _lines(data: Path, name: str) -> list[str]:
         return [" ".join(line.split()) for line in lines if len(line.split()) >= 4]
 
 
-def run(data: Path, out: Path, count: int, seed: int, model_name: str) -> list[SheetText]:
+def read_policies(names: str) -> tuple[tuple[str, float], ...]:
+    """Policies with temperatures from "base@0.6,full_cfg:w1@1". Raises `ValueError` for what cannot be read."""
+    policies = []
+    for name in names.split(","):
+        policy, _, temperature = name.strip().partition("@")
+        parse_policy(policy)
+        try:
+            policies.append((policy, float(temperature)))
+        except ValueError:
+            raise ValueError(f"{name.strip()!r} needs a temperature, such as {policy}@0.6") from None
+    return tuple(policies)
+
+
+def run(
+    data: Path,
+    out: Path,
+    count: int,
+    seed: int,
+    model_name: str,
+    policies: tuple[tuple[str, float], ...] = POLICIES,
+) -> list[SheetText]:
     """Write a sheet of `count` texts a family and policy and of texts by people, in an order that gives no hint."""
     with compute_mode(1):
         model = load_model(model_name)
-        texts = [*own_texts(model, POLICIES, SUBTASKS, count, seed), *human_texts(data, HUMAN, seed)]
+        texts = [*own_texts(model, policies, SUBTASKS, count, seed), *human_texts(data, HUMAN, seed)]
     distinct = list({text.id: text for text in texts if text.text.strip()}.values())
     random.Random(seed).shuffle(distinct)
     write_sheet(out, distinct)

@@ -76,12 +76,17 @@ def sheet(
     texts: Annotated[int, typer.Option(min=1, help="Texts of every family and policy.")] = 3,
     seed: Annotated[int, typer.Option(help="Seed of the texts and of their order.")] = 0,
     model: Annotated[str, typer.Option(help="'mini' or a checkpoint folder.")] = "mini",
+    policies: Annotated[
+        str | None,
+        typer.Option(help="Policies with temperatures, such as base@0.6,full_cfg:w1@1 (default: eleven of them)."),
+    ] = None,
 ) -> None:
     """Decode texts under many policies, add texts by people, and write them as a sheet to label."""
     from gate_models.offline.evaluation import label_sheet  # noqa: PLC0415
 
     try:
-        written = label_sheet.run(data, out, texts, seed, model)
+        named = label_sheet.POLICIES if policies is None else label_sheet.read_policies(policies)
+        written = label_sheet.run(data, out, texts, seed, model, named)
     except (OSError, ValueError) as error:
         typer.echo(f"judge-sheet: {error}", err=True)
         raise typer.Exit(2) from None

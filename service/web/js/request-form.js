@@ -9,14 +9,15 @@ import { tasks } from "./tasks.js";
 const SAMPLING = ["seed", "gen_length", "steps", "temperature"];
 const MORE = ["block_length", "top_p", "confidence", "family", "deadline_s", "eos_fill", "suppress_eos", "defer_eos"];
 const NAMES = { gen_length: "Length L", steps: "Steps T", eos_fill: "Fill after end of text", suppress_eos: "Suppress end of text", defer_eos: "End of text last", deadline_s: "Deadline, s", confidence: "Rank by" };
-const OPEN = { seed: "random", family: "of the constraint", top_p: "1", steps: "L", block_length: "model's", deadline_s: "server's" };
+const BY_MODEL = ["gen_length", "temperature", "top_p"];
+const OPEN = { seed: "random", family: "of the constraint", steps: "L", block_length: "model's", deadline_s: "server's" };
 
 /** { element, value() } from what the server offers; `value` throws a SyntaxError where the constraint's JSON is none. */
 export function requestForm({ document, constraints, policies, model, gates }) {
   const definitions = document.components.schemas;
   const { properties } = definitions.GenerateRequest;
   const sampling = [...SAMPLING, ...MORE].filter((name) => properties[name]).map((name) =>
-    field({ name, path: name, schema: properties[name], definitions, title: NAMES[name], open: OPEN[name] ?? (name === "gen_length" ? `${model.defaults.gen_length}` : undefined) }));
+    field({ name, path: name, schema: properties[name], definitions, title: NAMES[name], open: OPEN[name] ?? (BY_MODEL.includes(name) ? `${model.defaults[name]}` : undefined) }));
   const prompt = field({ name: "prompt", path: "prompt", schema: properties.prompt, definitions, required: true, wide: true });
   prompt.control.rows = 2;
   const render = field({ name: "render_constraint", path: "render_constraint", schema: properties.render_constraint, title: "Add the constraint's instruction to the prompt" });
@@ -46,7 +47,7 @@ export function requestForm({ document, constraints, policies, model, gates }) {
       h("details", { class: "more" }, h("summary", {}, "More sampling settings"), h("div", { class: "grid" }, of(MORE)))));
 
   render.write(true);
-  policy.set(firstPolicy(gates));
+  policy.set(firstPolicy(gates, model));
   load(choices[0]);
   showHints(element);
 
@@ -65,11 +66,14 @@ export function requestForm({ document, constraints, policies, model, gates }) {
   return { element, value };
 }
 
-/** A learned gate where the server has one; else guidance first and a gate that needs no learning. */
-function firstPolicy(gates) {
-  const learned = gates.data.find((gate) => gate.source === "value" && gate.regime.tail_width > 1) ?? gates.data.find((gate) => gate.source === "value");
+/** A learned gate where the server has one for its default guidance; else what a request without a policy gets. */
+function firstPolicy(gates, { defaults }) {
+  const fits = ({ source, regime }) => source === "value" && regime.temperature === defaults.temperature
+    && ["order", "guidance_scale"].every((name) => regime[name] === defaults.policy[name]);
+  const fitting = gates.data.filter(fits);
+  const learned = fitting.find((gate) => gate.regime.tail_width > 1) ?? fitting[0];
   if (learned) return { preset: "handoff", gate: { source: "value" }, tail_width: learned.regime.tail_width };
-  return { preset: "handoff", order: "guidance_boost", gate: { source: "drained", threshold: 0.5 }, tail_width: 2 };
+  return { preset: defaults.policy.preset };
 }
 
 /** The line under the form says what the field in focus (or under the pointer) means. */

@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from decoding.models.bert_mini import int8 as bert_mini_int8
 from decoding.models.bert_mini.int8 import calibrate, hidden_range, in_int8, quantized
 from decoding.models.bert_mini.network import MiniModel
+from decoding.models.bert_mini.packed_weights import CODES, INPUT_SCALE, OUTPUT_SCALE, pack, row_codes, unpack
 from decoding.models.checkpoint import CheckpointError
 from decoding.models.registry import load_model, shipped_model
 from tests.decoding.tiny import tiny_model
+from tests.gate_models.checkpoint import save_tiny
 
 needs_vnni = pytest.mark.skipif(not bert_mini_int8.supported(), reason="this CPU has no VNNI instructions")
 
@@ -120,3 +123,62 @@ def test_the_hidden_range_cuts_outliers_only_where_that_costs_less() -> None:
     assert float(hidden_range(even)[1]) == pytest.approx(10, rel=0.06)
     outlier = torch.cat([torch.linspace(-0.2, 1, 500_000), torch.tensor([10.0])])
     assert float(hidden_range(outlier)[1]) < 8
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> tuple[MiniModel, Path]:
+    """The tiny model, and a folder that holds it with coded weights."""
+    exact = tiny_model(scale=0.25)
+    with torch.inference_mode(), calibrate(exact.network) as seen:
+        logits(exact, rows(64, seed=1))
+    folder = tmp_path_factory.mktemp("packed")
+    save_tiny(folder, exact)
+    scales = bert_mini_int8.channel_scales(exact.network, seen)
+    save_file(pack(exact.network.state_dict(), scales), folder / "model.safetensors")
+    save_file(seen, folder / "int8.safetensors")
+    return exact, folder
+
+
+def test_coded_weights_are_read_back_within_half_a_code(packed: tuple[MiniModel, Path]) -> None:
+    exact, folder = packed
+    stored = load_file(folder / "model.safetensors")
+    read = load_model(str(folder), quantization="none")
+    assert isinstance(read, MiniModel)
+    for name, weight in exact.network.state_dict().items():
+        back = read.network.state_dict()[name]
+        if name + OUTPUT_SCALE in stored:
+            step = stored[name + OUTPUT_SCALE][:, None] / stored[name + INPUT_SCALE]
+            assert bool(((back - weight).abs() <= step * 0.501).all())
+            assert stored[name + CODES].dtype == torch.int8
+        else:
+            assert torch.allclose(back, weight, rtol=1e-3, atol=1e-6)
+
+
+def test_quantising_what_was_read_back_rounds_no_second_time(packed: tuple[MiniModel, Path]) -> None:
+    """The 8-bit products multiply exactly the stored codes."""
+    stored = load_file(packed[1] / "model.safetensors")
+    weights = unpack(stored)
+    coded = [name for name in weights if name + CODES in stored]
+    assert len(coded) == 2 * 4 + 1
+    for name in coded:
+        assert torch.equal(row_codes(weights[name] * stored[name + INPUT_SCALE])[0], stored[name + CODES])
+
+
+@needs_vnni
+def test_a_checkpoint_with_coded_weights_runs_in_8_bits(packed: tuple[MiniModel, Path]) -> None:
+    exact, folder = packed
+    coded = load_model(str(folder))
+    assert coded.spec.precision == "int8"
+    assert isinstance(coded, MiniModel)
+    logs = [torch.log_softmax(logits(model, rows(32, seed=2)), -1) for model in (exact, coded)]
+    assert float((logs[0].exp() * (logs[0] - logs[1])).sum(-1).mean()) < 0.01
+
+
+def test_codes_without_their_scales_are_named(packed: tuple[MiniModel, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "broken"
+    shutil.copytree(packed[1], folder)
+    stored = load_file(folder / "model.safetensors")
+    del stored["layers.0.qkv.weight.output_scale"]
+    save_file(stored, folder / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"layers\.0\.qkv\.weight"):
+        load_model(str(folder))

@@ -10,8 +10,9 @@ import pytest
 
 from decoding.engine.engine import Engine
 from decoding.gates.builtin import DrainedGate
+from decoding.models.generation import GenerationConfig
 from decoding.request.job import regime_of
-from gate_models.gates.calibrated.pooled import read_pooled, shipped_pooled
+from gate_models.gates.calibrated.pooled import names_of, read_pooled, shipped_pooled
 from gate_models.offline.benchmarks.splits import split_of
 from gate_models.offline.drained import pooled as own
 from gate_models.offline.drained.draws import CANVASES, TEMPERATURES, WEIGHTS, Draw, draws
@@ -38,6 +39,26 @@ def test_every_value_of_every_factor_is_drawn() -> None:
     assert len(groups["family"]) >= 15
     assert all(draw.audit == (split_of(0, draw.prompt.task, draw.prompt.id) == "audit") for draw in drawn)
     assert 0.15 < sum(draw.audit for draw in drawn) / len(drawn) < 0.35
+
+
+def test_half_of_the_plain_draws_have_the_models_own_guidance() -> None:
+    """A model's default order and plausibility are measured, so that its pooled gate serves its default requests."""
+    plain = mini().spec
+    readable = GenerationConfig(policy={"guidance_scale": 1.0, "order": "conditional", "plausibility": 0.1})
+    drawn = list(draws(dataclasses.replace(plain, generation=readable), PooledSettings()))
+    own_guidance = [draw for draw in drawn if draw.order == "conditional"]
+    assert 0.25 < len(own_guidance) / len(drawn) < 0.5
+    assert all(draw.plausibility == 0.1 for draw in own_guidance)
+    assert {draw.groups["order"] for draw in drawn} == {
+        *("confidence", "guidance_boost", "conditional, plausibility 0.1")
+    }
+    regime = regime_of(own_guidance[0].job(tiny_model(), 0), "hash")
+    assert (regime.order, regime.plausibility) == ("conditional", 0.1)
+    assert names_of(regime)["order"] == "conditional, plausibility 0.1"
+    others = [(draw.gen_length, draw.temperature, draw.guidance_scale) for draw in drawn]
+    assert others == [
+        (draw.gen_length, draw.temperature, draw.guidance_scale) for draw in draws(plain, PooledSettings())
+    ]
 
 
 def test_the_first_draws_do_not_depend_on_how_many_follow() -> None:
@@ -97,8 +118,8 @@ ALL_LOSE = dict.fromkeys(own.GRID, 30)
 
 
 def test_the_gate_that_saves_most_within_the_margin_is_chosen() -> None:
-    """Under all of these every text saves enough, so that the rows decide; the two cheapest ones lose too much."""
-    lost = {(0.9, 0.0): 30, (0.9, 0.3): 6, (0.9, 0.5): 2}
+    """Under all of these every text saves enough, so that the rows decide; the cheapest ones lose too much."""
+    lost = {(1.0, start): 30 for start in own.EARLIEST} | {(0.9, 0.0): 30, (0.9, 0.3): 6, (0.9, 0.5): 2}
     chosen = own.choose(_pairs(lost), mini(), PooledSettings(margin=0.05), None)
     assert (chosen.threshold, chosen.earliest) == (0.9, 0.5)
     assert (chosen.pairs, chosen.loss, chosen.rows_of_full_cfg) == (100, 0.04, 0.6)
@@ -112,7 +133,7 @@ def test_few_pairs_without_a_loss_prove_nothing() -> None:
     many = _pairs({})
     few = own.choose(many[:40], mini(), PooledSettings(margin=0.05), None)
     assert (few.threshold, few.loss) == (None, None)
-    assert own.choose(many, mini(), PooledSettings(margin=0.05), None).threshold == 0.9
+    assert own.choose(many, mini(), PooledSettings(margin=0.05), None).threshold == 1.0
 
 
 def test_a_harmed_family_keeps_full_cfg_and_is_named() -> None:

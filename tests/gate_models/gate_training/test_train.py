@@ -23,6 +23,7 @@ from gate_models.offline.gate_training.dataset import families_of, family_data
 from gate_models.offline.gate_training.settings import GateTrainSettings
 from gate_models.offline.gate_training.train import constant_cut, train
 from gate_models.offline.runs.result_file import write_json
+from tests.decoding.tiny import tiny_model
 from tests.gate_models import synthetic_gates as gates
 from tests.gate_models.checkpoint import save_tiny
 
@@ -95,7 +96,7 @@ def test_one_command_trains_gates_that_serve(folder, tmp_path):
 
 
 def test_wrong_models_and_families_are_refused(folder, tmp_path):
-    other = save_tiny(tmp_path / "other", seed=3)
+    other = save_tiny(tmp_path / "other", tiny_model(3))
     with pytest.raises(ValueError, match="give the model that it was made with"):
         train(folder, tmp_path, GateTrainSettings(), model=str(other))
     with pytest.raises(ValueError, match="no family ccg-length"):

@@ -113,7 +113,7 @@ def test_two_servers_share_jobs_and_one_that_drains_hands_over(spawn, database_u
     assert len({job.owner for job in jobs}) == 2
     assert [len(rows) for rows in rollouts] == [12] * 6
 
-    job_id = queue(one, {**HORIZON, "rollouts": 8})
+    job_id = queue(one, {**HORIZON, "rollouts": 24})  # enough that it is not over before the server stops
     running = reached(one, job_id, lambda job: job["progress"]["rollouts"] > 0)
     (held,), _ = in_database(database_url, job_id)
     holder, heir = (one, other) if f"-{one.process.pid}-" in held.owner else (other, one)

@@ -89,6 +89,8 @@ INJECTED: Final[tuple[tuple[str, str], ...]] = (
      f"{BREAK}test_faults.py::test_a_model_that_fails_is_answered_for_and_used_again"),
     ("the engine's thread ends",
      f"{BREAK}test_faults.py::test_an_engine_that_ends_ends_the_server_and_leaves_no_client_waiting"),
+    ("the clock jumps a day",
+     f"{BREAK}test_faults.py::test_a_clock_that_jumps_ends_no_deadline_no_lease_and_no_limit"),
     ("a gate raises", "tests/decoding/gates/test_builtin.py::test_a_gate_that_raises_leaves_guidance_on"),
     ("clients send or read slowly", f"{BREAK}{CONNECTIONS}::test_answers_that_nobody_reads_are_given_up"),
 )  # fmt: skip

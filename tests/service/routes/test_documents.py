@@ -48,7 +48,7 @@ def test_the_committed_document_is_current():
 
 
 def test_policy_fields_follow_the_decoder():
-    assert set(PolicyRequest.model_fields) == names(DecodingPolicy)
+    assert set(PolicyRequest.model_fields) == names(DecodingPolicy) | {"defaults"}
     assert set(ResolvedPolicy.model_fields) == names(DecodingPolicy)
     assert set(GateRequest.model_fields) == set(GateSettings.model_fields) == names(gate_policy.GateSettings)
     assert set(RepairRequest.model_fields) == set(RepairSettings.model_fields) == names(Repair)

@@ -141,7 +141,7 @@ def test_the_pooled_threshold_serves_elsewhere() -> None:
     assert (here.gate, here.evidence) == (DrainedGate(0.6, version=MEASURED), "audited")
     changes = {
         "guidance_scale 9 ": {"guidance_scale": 9.0}, "order random ": {"order": "random"},
-        "order confidence, 3 a step": {"guided_width": 3}, "plausibility": {"plausibility": 0.1},
+        "order confidence, 3 a step": {"guided_width": 3}, "order confidence, plausibility 0.1": {"plausibility": 0.1},
     }  # fmt: skip
     for told, change in changes.items():
         other = gates.resolve(GateSettings("drained"), dataclasses.replace(inside, **change))  # type: ignore[arg-type]

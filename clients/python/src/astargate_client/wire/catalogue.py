@@ -68,20 +68,6 @@ class ConstraintType(Reply):
     """The example in English, as it is put into the prompt."""
 
 
-class Defaults(Reply):
-    """What a request gets that leaves a field open."""
-
-    gen_length: int
-    family_gen_length: dict[str, int]
-    """Of families that need another canvas. A constraint that needs more room gets it."""
-
-    block_length: int | None
-    longest_block: int | None
-    """A longer canvas is cut into blocks of at most this length, or end-of-text is deferred."""
-
-    defer_eos: bool
-
-
 class GateInfo(Reply):
     family: str | None
     source: str
@@ -128,33 +114,6 @@ class Limits(Reply):
     max_request_tokens: int
     max_request_rows: int
     """Forward evaluations."""
-
-
-class Model(Reply):
-    id: str
-    created: int
-    """Unix time of the server's start, seconds."""
-
-    hash: str
-    architecture: str
-    vocab_size: int
-    device: str
-    precision: str
-    """Arithmetic of the weights: a dtype, or a quantization such as int8."""
-
-    batch_invariant: bool
-    tail_reuse: bool
-    """Whether this server takes policy.tail_reuse."""
-
-    limits: Limits
-    defaults: Defaults
-    object: Literal["model"] = "model"
-    owned_by: str = "astargate"
-
-
-class ModelList(Reply):
-    data: list[Model]
-    object: Literal["list"] = "list"
 
 
 class OfflineAudit(Reply):
@@ -220,6 +179,24 @@ class ConstraintList(Reply):
     object: Literal["list"] = "list"
 
 
+class Defaults(Reply):
+    """What a request gets that leaves a field open."""
+
+    gen_length: int
+    family_gen_length: dict[str, int]
+    """Of families that need another canvas. A constraint that needs more room gets it."""
+
+    block_length: int | None
+    longest_block: int | None
+    """A longer canvas is cut into blocks of at most this length, or end-of-text is deferred."""
+
+    defer_eos: bool
+    temperature: float
+    top_p: float
+    policy: shared.ResolvedPolicy
+    """Of a request without a policy."""
+
+
 class GateFamily(Reply):
     family: str
     gates: list[GateInfo]
@@ -235,6 +212,33 @@ class GateList(Reply):
     object: Literal["list"] = "list"
     pooled: PooledInfo | None = None
     """What on_fallback 'drained' serves; null where this model was not measured: it gets a cautious one."""
+
+
+class Model(Reply):
+    id: str
+    created: int
+    """Unix time of the server's start, seconds."""
+
+    hash: str
+    architecture: str
+    vocab_size: int
+    device: str
+    precision: str
+    """Arithmetic of the weights: a dtype, or a quantization such as int8."""
+
+    batch_invariant: bool
+    tail_reuse: bool
+    """Whether this server takes policy.tail_reuse."""
+
+    limits: Limits
+    defaults: Defaults
+    object: Literal["model"] = "model"
+    owned_by: str = "astargate"
+
+
+class ModelList(Reply):
+    data: list[Model]
+    object: Literal["list"] = "list"
 
 
 class PresetInfo(Reply):

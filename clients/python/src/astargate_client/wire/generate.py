@@ -232,6 +232,8 @@ class GenerateResponse(Reply):
     steps: int
     block_length: int | None
     defer_eos: bool
+    temperature: float
+    top_p: float
     policy: shared.ResolvedPolicy
     samples: list[Sample]
     usage: Usage

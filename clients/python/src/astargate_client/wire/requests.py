@@ -52,9 +52,11 @@ class CommittorParams(TypedDict, total=False):
     suppress_eos: bool
     """Never emit end-of-text."""
 
-    temperature: float
+    temperature: float | None
+    """By default the model's (GET /v1/models)."""
+
     top_p: float | None
-    """Nucleus; null is 1, the whole distribution."""
+    """Nucleus; 1 is the whole distribution. By default the model's."""
 
 
 class GateOptions(TypedDict, total=False):
@@ -126,9 +128,11 @@ class GenerateParams(TypedDict, total=False):
     suppress_eos: bool
     """Never emit end-of-text."""
 
-    temperature: float
+    temperature: float | None
+    """By default the model's (GET /v1/models)."""
+
     top_p: float | None
-    """Nucleus; null is 1, the whole distribution."""
+    """Nucleus; 1 is the whole distribution. By default the model's."""
 
     trace: bool
     """Return every denoising step; n * steps of at most 4096."""
@@ -180,13 +184,23 @@ class State(TypedDict, total=False):
 
 
 class PolicySettings(TypedDict, total=False):
-    """How guidance is spent. A field that is left out (or null) takes the preset's value; an unused one is refused."""
+    """
+    How guidance is spent. A field that is left out (or null) takes the model's or the preset's value.
+
+    A field that the preset does not use is refused.
+    """
 
     boost_threshold: float | None
     """Guidance first: a guided step also commits every token whose probability guidance raises by this much, each token once, at most `guided_width`."""
 
     budget_rows: int | None
     """Forward evaluations that repair rounds and further attempts may bring a sample to; none begins that could exceed it."""
+
+    defaults: Literal["model", "paper"] | None
+    """
+    Where fields that are left out come from, temperature too: this server's defaults for the model (GET /v1/models),
+    or the paper's plain guidance.
+    """
 
     guidance_scale: float | None
     """w in c + w(c - u), LLaDA's cfg_scale; Dream's u + g(c - u) is g = w + 1. 0 is the base decoder."""
