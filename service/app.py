@@ -28,10 +28,10 @@ from service.routes import (
     gate_audits,
     gates,
     generate,
-    health,
-    metrics,
     openai_text,
+    operations,
     playground,
+    tokenize,
 )
 from service.schemas.generate import HandoffEvent, ReopenEventReply, StepEventReply
 
@@ -116,9 +116,9 @@ def build_app(settings: Settings) -> FastAPI:
     if settings.hosts:
         app.add_middleware(AllowedHosts, hosts=settings.hosts)
     app.add_middleware(RequestContext)
-    for module in (generate, openai_text, committor, catalogue, gates, gate_audits):
+    for module in (generate, openai_text, committor, catalogue, gates, gate_audits, tokenize):
         app.include_router(module.router, responses=examples.errors(401, 403))
-    for module in (health, metrics, docs, playground):
+    for module in (operations, docs, playground):
         app.include_router(module.router)
     docs.mount(app)
     playground.mount(app)

@@ -124,8 +124,9 @@ class Runner:
         scored = request.scored()
         rows = [_Row(request, "conditional", prompt + canvas, len(prompt), scored, request.kept)]
         if request.phase == "guided":
-            hidden = self.model.spec.unconditional_prompt(prompt)
-            rows.append(_Row(request, "unconditional", hidden + canvas, len(prompt), scored, request.kept))
+            negative = request.job.negative_ids
+            hidden = self.model.spec.unconditional_prompt(prompt) if negative is None else list(negative)
+            rows.append(_Row(request, "unconditional", hidden + canvas, len(hidden), scored, request.kept))
         return rows
 
     def _padded(self, row: _Row) -> int:

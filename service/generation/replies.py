@@ -18,7 +18,7 @@ from decoding.repair.passes import DecodedText
 from decoding.request.job import Job
 from gate_models.gates.calibrated.pooled import evidence_of
 from gate_models.gates.sources import SOURCES
-from service.generation.prepare import Prepared
+from service.generation.prepare import AnswerForm, Prepared
 from service.schemas import generate as wire
 from service.schemas.policy import ResolvedPolicy
 
@@ -36,6 +36,28 @@ def response(prepared: Prepared, outcomes: Sequence[DecodingResult], model: Deno
     """The whole answer. Decodes text and evaluates the constraint: keep it off the event loop."""
     return summary(prepared, [sample(prepared, i, outcome, model) for i, outcome in enumerate(outcomes)],
                    outcomes, model)  # fmt: skip
+
+
+def written(reply: wire.GenerateResponse | wire.Sample, form: AnswerForm) -> str:
+    """A reply as JSON, as long as its request wants it."""
+    shown = _brief(reply) if form.detail == "brief" else reply
+    return shown.model_dump_json(exclude_none=not form.nulls)
+
+
+def _brief(reply: wire.GenerateResponse | wire.Sample) -> wire.BriefResponse | wire.BriefSample:
+    if isinstance(reply, wire.GenerateResponse):
+        return wire.BriefResponse(id=reply.id, model=reply.model, samples=[_brief_sample(one) for one in reply.samples])
+    return _brief_sample(reply)
+
+
+def _brief_sample(reply: wire.Sample) -> wire.BriefSample:
+    return wire.BriefSample(
+        text=reply.text,
+        satisfied=reply.satisfied,
+        rows=reply.forward_evaluations.total,
+        handoff=reply.gate.handoff_step,
+        seed=reply.seed,
+    )
 
 
 def summary(

@@ -84,7 +84,8 @@ def install(app: FastAPI) -> None:
         if error.errors()[0]["loc"] == ("body",) and not content_type.endswith(("/json", "+json")):
             message = "the body must be JSON, sent with the header Content-Type: application/json"
             return ApiError(400, message, code="not_json").response()
-        return from_validation(error.errors()).response()
+        body = getattr(request.scope.get("route"), "body_field", None)
+        return from_validation(error.errors(), body and body.field_info.annotation).response()
 
     async def http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # registered for it alone

@@ -8,9 +8,10 @@ from typing import Any, Final
 from decoding.gates.protocol import GateResolver
 from decoding.models.protocol import DenoisingModel
 from service.config.settings import Settings
+from service.generation.job import check_model
 from service.generation.prepare import Prepared, RecordedHorizons, prepare_canvas
 from service.generation.request import CanvasRequest, FieldNames
-from service.http.errors import ApiError, invalid
+from service.http.errors import invalid
 from service.schemas.base import MAX_PROMPT_CHARACTERS
 from service.schemas.openai import ChatRequest, CompletionRequest
 
@@ -38,9 +39,7 @@ def prepare_openai(
 
 
 def _check(body: CompletionRequest | ChatRequest, model: DenoisingModel) -> None:
-    if body.model not in (model.spec.name, model.spec.hash):
-        message = f"this server does not serve that model; it serves '{model.spec.name}'"
-        raise ApiError(404, message, code="model_not_found", param="model")
+    check_model(body.model, model.spec)
     if body.stream_options is not None and not body.stream:
         raise invalid("stream_options", "is only used with stream: true; leave it out")
     if isinstance(body, ChatRequest):

@@ -40,7 +40,9 @@ class GateInfo(Reply):
     margins: list[CertifiedMargin]
     """Of a `risk` or a `drained` gate."""
     evidence: dict[str, Any]
-    """How it was made: prompts, rollouts, seed, data; `source` says where a cut was not measured here."""
+    """How it was made: prompts, rollouts, seed, data; `source` says where a cut was not measured here. In the list only
+    with ?evidence=true.
+    """
 
 
 class PooledInfo(Reply):

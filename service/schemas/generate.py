@@ -24,7 +24,7 @@ from service.schemas.base import (
     field_docs,
 )
 from service.schemas.constraint import FAMILY_SCHEMA, ConstraintObject
-from service.schemas.policy import PolicyRequest, ResolvedPolicy
+from service.schemas.policy import PolicyField, ResolvedPolicy
 
 _SAMPLING = field_docs(Sampling)
 
@@ -39,7 +39,8 @@ class CanvasBody(Request):
     """Family whose gates decide: any name of your own, or the constraint's own, which it is where left out."""
     render_constraint: bool = True
     """Append the constraint's instruction to the prompt; false where the prompt says it already. Needs a constraint."""
-    policy: PolicyRequest | None = None
+    policy: PolicyField = None
+    """An object, or a policy's name for one: 'auto', 'value:k8'."""
     gen_length: int | None = Field(None, ge=1, le=MAX_CANVAS)
     """Canvas length L in tokens; by default the model's, longer where the constraint needs more."""
     steps: int | None = Field(None, ge=1, le=MAX_STEPS)
@@ -59,8 +60,22 @@ class CanvasBody(Request):
     """Sample i is decoded with seed + i; null draws one. The seeds used are in the response."""
 
 
+Detail = Literal["full", "brief"]
+
+
 class GenerateRequest(CanvasBody):
     """One or more texts (samples) from a prompt, a constraint, or both."""
+
+    model: str | None = None
+    """The served model's name or hash, as of GET /v1/models; any other is refused. May be left out."""
+    negative_prompt: str | None = Field(None, max_length=MAX_PROMPT_CHARACTERS)
+    """What guidance leads away from: the unconditional rows read it in place of the masked prompt. No gate was measured
+    so: a family's gate is replaced as on_fallback says, and gate.evidence is at most 'pooled'.
+    """
+    detail: Detail = "full"
+    """'brief': of each sample text, satisfied, rows, handoff and seed, nothing else; in the events of a stream too."""
+    nulls: bool = True
+    """false leaves out every field that is null."""
 
     n: int = Field(1, ge=1, le=MAX_CANVAS)
     """Samples; GET /v1/models has this server's limits on n, on n * gen_length and on estimated rows."""
@@ -224,6 +239,27 @@ class GenerateResponse(Reply):
     policy: ResolvedPolicy
     samples: list[Sample]
     usage: Usage
+
+
+class BriefSample(Reply):
+    """A sample with detail: 'brief'."""
+
+    text: str
+    satisfied: bool | None
+    """Whether the constraint holds; null without one."""
+    rows: int
+    """Forward evaluations."""
+    handoff: int | None
+    """The step before which guidance ended; null where it lasted to the end, or was never on."""
+    seed: int
+
+
+class BriefResponse(Reply):
+    """The answer with detail: 'brief'."""
+
+    id: str
+    model: str
+    samples: list[BriefSample]
 
 
 class StepEventReply(Reply):

@@ -37,6 +37,8 @@ from .committor import (
     Proportion,
 )
 from .generate import (
+    BriefResponse,
+    BriefSample,
     CheckResult,
     ForwardEvaluations,
     GateResult,
@@ -63,6 +65,8 @@ from .shared import (
 __all__ = [
     "AuditGap",
     "AuditedSource",
+    "BriefResponse",
+    "BriefSample",
     "CertifiedMargin",
     "CheckResult",
     "ChosenSamples",

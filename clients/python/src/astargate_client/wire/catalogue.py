@@ -85,7 +85,10 @@ class GateInfo(Reply):
     """Of a `risk` or a `drained` gate."""
 
     evidence: dict[str, Any]
-    """How it was made: prompts, rollouts, seed, data; `source` says where a cut was not measured here."""
+    """
+    How it was made: prompts, rollouts, seed, data; `source` says where a cut was not measured here. In the list only
+    with ?evidence=true.
+    """
 
     state: Literal["uncertified", "active", "suspended"] | None = None
     """

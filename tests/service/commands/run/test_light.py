@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 HEAVY = "torch", "transformers", "sklearn", "fastapi", "sqlalchemy", "nltk", "huggingface_hub", "matplotlib"
 
@@ -30,7 +30,7 @@ def test_a_call_is_checked_without_anything_heavy(module: str) -> None:
 
 def test_a_text_needs_torch_alone() -> None:
     code = (
-        "from service.commands.local import decode\n"
+        "from service.commands.run.local import decode\n"
         "answer = decode({'prompt': 'Write.', 'gen_length': 4, 'seed': 1})\n"
         "assert answer['samples'][0]['text']"
     )
