@@ -29,7 +29,7 @@ HELP: Final = (
     "gates; full CFG where it has none in the setting) or recorded (the prompt's horizon of a census; no gate that "
     "could be served), each with optional :kN (tail width; guided width for full_cfg), :aX (adaptive tail threshold), "
     ":rprefixN or :rdualN (the tail reuses keys and values, refreshed every N steps), :RULE (tail rule: spaced, "
-    "best_of_run, ...), :growing (tail schedule), :tX (temperature of the tail), :wX (guidance scale), :ORDER (random, "
+    "best_of_run, ...), :growing (tail schedule), :mendN (passes that mend the tail), :tX (temperature of the tail), :wX (guidance scale), :ORDER (random, "
     "conditional, guidance_boost, ...), :pX (plausibility), :gN (guided width), :bX (boost threshold; up to 8 "
     "positions unless :gN), :mN (drained gates look again every N base steps), "
     ":repairKxR[-SELECTOR][@ANCHOR] (reopen K positions of a "
@@ -138,6 +138,8 @@ def at_weight(name: str, weight: float) -> NamedPolicy:
         parts.append(policy.tail_rule)
     if policy.tail_schedule != CONSTANT:
         parts.append(policy.tail_schedule)
+    if policy.tail_mend is not None:
+        parts.append(f"mend{policy.tail_mend}")
     if policy.tail_threshold is not None:
         parts.append("a" + f"{policy.tail_threshold:.12f}".rstrip("0").rstrip("."))
     if policy.tail_reuse is not None:
@@ -177,6 +179,8 @@ def _option(option: str, preset: str) -> dict[str, Any]:
     for field, names in (("order", ORDERS), ("tail_rule", TAIL_RULES), ("tail_schedule", TAIL_SCHEDULES)):
         if option in names:
             return {field: option}
+    if mend := re.fullmatch(r"mend(\d+)", option):
+        return {"tail_mend": int(mend[1])}
     if reuse := re.fullmatch(r"r([a-z]+)(\d+)", option):
         return {"tail_reuse": reuse[1], "tail_refresh": int(reuse[2])}
     match = re.fullmatch(r"([kawgbmpt])(\d+(?:\.\d+)?)", option)

@@ -71,8 +71,9 @@ class TextView(SampleView):
         self._prefix: list[int] = []
         self._sent = ""
         self._opened = False
-        # A text that may be repaired, or lose to another attempt, is sent once it has won.
-        self._waits = handle.job.policy.repair is not None or handle.job.policy.preset == "auto"
+        # A text that may be mended or repaired, or lose to another attempt, is sent once it has won.
+        policy = handle.job.policy
+        self._waits = policy.repair is not None or policy.tail_mend is not None or policy.preset == "auto"
 
     def step(self, event: Event) -> list[bytes]:
         if self._waits or isinstance(event, ReopenEvent):
