@@ -162,8 +162,8 @@ class Job:
     def planned_rows(self, handoff_step: int | None = None) -> int:
         """Rows of a run from an empty canvas that hands off at `handoff_step`.
 
-        None: where the gate plans to, at the latest never. What mends a tail is not among them. A pace that the tokens set (boosted steps, an adaptive tail)
-        is counted at its slowest, the schedule's; end-of-text never ends a run early.
+        None: where the gate plans to, at the latest never. A pace that the tokens set (boosted steps, an adaptive tail)
+        is counted at its slowest, the schedule's; end-of-text never ends a run early. Mending comes on top.
         """
         if handoff_step is None:
             planned = self.gate.planned_step(self.steps)

@@ -29,7 +29,8 @@ HELP: Final = (
     "gates; full CFG where it has none in the setting) or recorded (the prompt's horizon of a census; no gate that "
     "could be served), each with optional :kN (tail width; guided width for full_cfg), :aX (adaptive tail threshold), "
     ":rprefixN or :rdualN (the tail reuses keys and values, refreshed every N steps), :RULE (tail rule: spaced, "
-    "best_of_run, ...), :growing (tail schedule), :mendN (passes that mend the tail), :tX (temperature of the tail), :wX (guidance scale), :ORDER (random, "
+    "best_of_run, ...), :growing (tail schedule), :mendN (passes that mend the tail), :tX (temperature of the "
+    "tail), :wX (guidance scale), :ORDER (random, "
     "conditional, guidance_boost, ...), :pX (plausibility), :gN (guided width), :bX (boost threshold; up to 8 "
     "positions unless :gN), :mN (drained gates look again every N base steps), "
     ":repairKxR[-SELECTOR][@ANCHOR] (reopen K positions of a "
@@ -40,7 +41,7 @@ HELP: Final = (
 
 BOOSTED_WIDTH: Final = 8
 _NUMBER: Final = re.compile(r"\d*\.?\d+")
-_WHOLE: Final = {"g": "guided_width", "m": "recheck"}
+_WHOLE: Final = {"g": "guided_width", "m": "recheck", "mend": "tail_mend"}
 _REAL: Final = {
     "a": "tail_threshold",
     "w": "guidance_scale",
@@ -179,11 +180,9 @@ def _option(option: str, preset: str) -> dict[str, Any]:
     for field, names in (("order", ORDERS), ("tail_rule", TAIL_RULES), ("tail_schedule", TAIL_SCHEDULES)):
         if option in names:
             return {field: option}
-    if mend := re.fullmatch(r"mend(\d+)", option):
-        return {"tail_mend": int(mend[1])}
     if reuse := re.fullmatch(r"r([a-z]+)(\d+)", option):
         return {"tail_reuse": reuse[1], "tail_refresh": int(reuse[2])}
-    match = re.fullmatch(r"([kawgbmpt])(\d+(?:\.\d+)?)", option)
+    match = re.fullmatch(r"(mend|[kawgbmpt])(\d+(?:\.\d+)?)", option)
     if match is None:
         raise ValueError(f"option {option!r} is unknown")
     kind, number = match[1], float(match[2])
