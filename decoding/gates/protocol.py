@@ -34,6 +34,7 @@ class Regime:
     top_p: float = 1.0
     plausibility: float | None = None
     tail_rule: str = "top_k"
+    tail_schedule: str = "constant"
     tail_temperature: float | None = None
 
 

@@ -13,6 +13,7 @@ from decoding.models.protocol import ReuseMode
 from decoding.policy.checks import PolicyError, one_of, whole, within
 from decoding.policy.gate import GateSettings
 from decoding.policy.repair import REOPEN, Repair
+from decoding.sampling.block_schedule import CONSTANT, TAIL_SCHEDULES, TailSchedule
 from decoding.sampling.commit_order import guidance_first_orders, guided_orders, order_names
 from decoding.sampling.tail_rule import TOP_K, tail_rules
 
@@ -53,6 +54,10 @@ class DecodingPolicy:
     tail_rule: str = TOP_K
     """Which positions of a wide base step are committed together: the best (`top_k`), or only some that go well
     together.
+    """
+    tail_schedule: TailSchedule = CONSTANT
+    """How many positions a wide base step commits: `tail_width` each, or as many in all with few at first and many at
+    the end (`growing`).
     """
     tail_temperature: float | None = None
     """Temperature of base steps after a handoff; None: the request's."""
@@ -119,6 +124,9 @@ class DecodingPolicy:
         one_of("tail_rule", self.tail_rule, tail_rules())
         if self.tail_rule != TOP_K and self.tail_width == 1:
             raise PolicyError("tail_rule", "needs tail_width > 1: it chooses among several positions of a step")
+        one_of("tail_schedule", self.tail_schedule, TAIL_SCHEDULES)
+        if self.tail_schedule != CONSTANT and self.tail_width == 1:
+            raise PolicyError("tail_schedule", "needs tail_width > 1: it shares several positions a step out anew")
         if self.tail_temperature is not None:
             within("tail_temperature", self.tail_temperature, 0.0, MAX_TEMPERATURE)
             if self.guidance_scale == 0.0 or self.never_base:
@@ -162,7 +170,7 @@ class DecodingPolicy:
         """This policy with another tail width; at 1 without the settings that need a wider one."""
         if width > 1:
             return replace(self, tail_width=width)
-        return replace(self, tail_width=1, tail_rule=TOP_K, tail_threshold=None)
+        return replace(self, tail_width=1, tail_rule=TOP_K, tail_schedule=CONSTANT, tail_threshold=None)
 
     def guided_throughout(self) -> DecodingPolicy:
         """This policy as full CFG, without a tail and without repair."""

@@ -19,11 +19,11 @@ from decoding.records.trace import Phase, StepStats, Trace
 from decoding.request.job import Job, RecordLevel, regime_of
 from decoding.request.row_estimates import skipped_rows
 from decoding.sampling import noise as noises
-from decoding.sampling.block_schedule import BlockSchedule, check_blocks
+from decoding.sampling.block_schedule import CONSTANT, BlockSchedule, check_blocks, growing_width
 from decoding.sampling.commit_order import Order, step_order
 from decoding.sampling.kernel import Candidates
 from decoding.sampling.selection import CommitLimits, Standing, in_margins, inside_words, select
-from decoding.sampling.stability import NO_TAIL, TailState, leaders_of, remembered
+from decoding.sampling.stability import NO_TAIL, leaders_of, remembered
 from decoding.sampling.tail_rule import REMEMBERING, TOP_K, Tail
 
 
@@ -196,7 +196,9 @@ class CanvasState:
         self._entropy[at] = candidates.entropy.double().numpy()[chosen]
         filled = self._fill_after_end(at, tokens)
         left = self.masked
-        self.tail_state = TailState(tuple(entry for entry in self.tail_state.seen if left[entry.position]))
+        seen = tuple(entry for entry in self.tail_state.seen if left[entry.position])
+        self.tail_state = self.tail_state._replace(seen=seen)
+        block = self.schedule.block
         stats = self._stats(candidates, positions, chosen, filled, int(before.sum()))
         self.trace.steps.append(replace(stats, tail=carried))
         if filled.size:
@@ -207,6 +209,8 @@ class CanvasState:
                 self.schedule.shrink(committed, self.masked)
         else:
             self.schedule.advance(self.masked, wide=self.wide)
+        if self.schedule.block != block:
+            self.tail_state = self.tail_state._replace(entered=0)
         last = self.trace.steps[-1]
         event = StepEvent(self.step, self.phase, last.positions, last.tokens, last.confidence, last.filled, last.masked)
         self.step += 1
@@ -224,7 +228,7 @@ class CanvasState:
     ) -> NDArray[np.int64]:
         """Indices into `positions` that this step commits, in order of position."""
         scheduled = self.schedule.quota(int(eligible.size))
-        quota = self.schedule.quota(int(eligible.size), self.width)
+        quota = self.schedule.quota(int(eligible.size), self._step_width(int(eligible.size)))
         if eligible.size == 0 or quota == 0:
             return eligible[:0]
         order, policy = self.order(), self.job.policy
@@ -242,6 +246,14 @@ class CanvasState:
             canvas=self.tokens,
             standing=self._standing(candidates.token, positions),
         )
+
+    def _step_width(self, masks: int) -> int:
+        """Positions that this step may commit where the schedule asks for fewer, of `masks` in the active region."""
+        if self.phase == "guided" or self.job.policy.tail_schedule == CONSTANT or not masks:
+            return self.width
+        entered = self.tail_state.entered or masks
+        self.tail_state = self.tail_state._replace(entered=entered)
+        return growing_width(entered, masks, self.width)
 
     def _tail(self, positions: NDArray[np.int64]) -> Tail | None:
         policy = self.job.policy
@@ -261,7 +273,8 @@ class CanvasState:
             candidates.leader_ids[eligible].tolist(), candidates.leader_probability[eligible].tolist(), strict=True
         )
         leaders = [leaders_of(ids, probabilities) for ids, probabilities in pairs]
-        self.tail_state = TailState(remembered(self.tail_state.seen, positions[eligible].tolist(), leaders))
+        seen = remembered(self.tail_state.seen, positions[eligible].tolist(), leaders)
+        self.tail_state = self.tail_state._replace(seen=seen)
 
     def _order_uniforms(self, order: Order, positions: NDArray[np.int64]) -> torch.Tensor:
         """What a random order ranks by; nothing is drawn for the others."""

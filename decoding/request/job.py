@@ -14,7 +14,7 @@ from decoding.policy.decoding_policy import DecodingPolicy
 from decoding.records.ledger import Purpose
 from decoding.records.trace import Phase
 from decoding.request.template import TemplateCanvas
-from decoding.sampling.block_schedule import Place, planned_rows
+from decoding.sampling.block_schedule import CONSTANT, Place, planned_rows
 from decoding.sampling.commit_order import CONFIDENCE_KINDS, needs_noise
 from decoding.sampling.noise import NoiseKey
 from decoding.sampling.stability import NO_TAIL, TailState
@@ -194,7 +194,8 @@ class Job:
         policy = self.policy
         guided = policy.guided_width if policy.boost_threshold is None else 1
         tail = 1 if policy.paced_by_tokens else policy.tail_width
-        return planned_rows(self.open_length, self.steps, self.block_length, handoff_step, guided, tail)
+        shape = self.open_length, self.steps, self.block_length
+        return planned_rows(*shape, handoff_step, guided, tail, policy.tail_schedule if tail > 1 else CONSTANT)
 
 
 def regime_of(job: Job, model_hash: str) -> Regime:
@@ -218,6 +219,7 @@ def regime_of(job: Job, model_hash: str) -> Regime:
         plausibility=policy.plausibility,
         tail_threshold=policy.tail_threshold,
         tail_rule=policy.tail_rule,
+        tail_schedule=policy.tail_schedule,
         tail_temperature=policy.tail_temperature,
         top_p=job.sampling.top_p,
     )

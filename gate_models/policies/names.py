@@ -13,6 +13,7 @@ from decoding.policy.decoding_policy import DecodingPolicy
 from decoding.policy.gate import GateSettings
 from decoding.policy.presets import resolve_policy
 from decoding.policy.repair import Repair
+from decoding.sampling.block_schedule import CONSTANT, TAIL_SCHEDULES
 from decoding.sampling.commit_order import CONFIDENCE, ORDERS, base_order
 from decoding.sampling.tail_rule import TAIL_RULES, TOP_K
 from gate_models.gates.sources import SOURCES, needs_family
@@ -28,9 +29,10 @@ HELP: Final = (
     "gates; full CFG where it has none in the setting) or recorded (the prompt's horizon of a census; no gate that "
     "could be served), each with optional :kN (tail width; guided width for full_cfg), :aX (adaptive tail threshold), "
     ":rprefixN or :rdualN (the tail reuses keys and values, refreshed every N steps), :RULE (tail rule: spaced, "
-    "best_of_run, ...), :tX (temperature of the tail), :wX (guidance scale), :ORDER (random, conditional, "
-    "guidance_boost, ...), :pX (plausibility), :gN (guided width), :bX (boost threshold; up to 8 positions unless "
-    ":gN), :mN (drained gates look again every N base steps), :repairKxR[-SELECTOR][@ANCHOR] (reopen K positions of a "
+    "best_of_run, ...), :growing (tail schedule), :tX (temperature of the tail), :wX (guidance scale), :ORDER (random, "
+    "conditional, guidance_boost, ...), :pX (plausibility), :gN (guided width), :bX (boost threshold; up to 8 "
+    "positions unless :gN), :mN (drained gates look again every N base steps), "
+    ":repairKxR[-SELECTOR][@ANCHOR] (reopen K positions of a "
     "failed text, R rounds), :bestN (N attempts until one holds), :rowsN (budget of repair); or auto, "
     "auto:ROWS: the cascade and its budget"
 )
@@ -134,6 +136,8 @@ def at_weight(name: str, weight: float) -> NamedPolicy:
         parts.append(f"k{policy.tail_width}")
     if policy.tail_rule != TOP_K:
         parts.append(policy.tail_rule)
+    if policy.tail_schedule != CONSTANT:
+        parts.append(policy.tail_schedule)
     if policy.tail_threshold is not None:
         parts.append("a" + f"{policy.tail_threshold:.12f}".rstrip("0").rstrip("."))
     if policy.tail_reuse is not None:
@@ -170,7 +174,7 @@ def _verified_option(option: str) -> dict[str, Any] | None:
 def _option(option: str, preset: str) -> dict[str, Any]:
     if (verified := _verified_option(option)) is not None:
         return verified
-    for field, names in (("order", ORDERS), ("tail_rule", TAIL_RULES)):
+    for field, names in (("order", ORDERS), ("tail_rule", TAIL_RULES), ("tail_schedule", TAIL_SCHEDULES)):
         if option in names:
             return {field: option}
     if reuse := re.fullmatch(r"r([a-z]+)(\d+)", option):

@@ -15,6 +15,7 @@ from decoding.policy.decoding_policy import MAX_GUIDANCE_SCALE, MAX_TEMPERATURE,
 from decoding.policy.gate import GateSource
 from decoding.policy.repair import END, MAX_ROLLOUTS, MAX_ROUNDS, Repair, Selector
 from decoding.request.validation import MAX_STEPS
+from decoding.sampling.block_schedule import TailSchedule
 from decoding.sampling.commit_order import order_names
 from decoding.sampling.tail_rule import tail_rules
 from service.schemas.base import MAX_CANVAS, Reply, Request, choices, field_docs
@@ -85,6 +86,7 @@ class PolicyRequest(Request):
         description=_POLICY["tail_rule"],
         json_schema_extra={"anyOf": [choices(*tail_rules()), {"type": "null"}]},
     )
+    tail_schedule: TailSchedule | None = Field(None, description=_POLICY["tail_schedule"])
     tail_temperature: float | None = Field(None, ge=0, le=MAX_TEMPERATURE, description=_POLICY["tail_temperature"])
     tail_threshold: float | None = Field(None, ge=0, le=1, description=_POLICY["tail_threshold"])
     tail_reuse: ReuseMode | None = Field(None, description=_POLICY["tail_reuse"])
@@ -126,6 +128,7 @@ class ResolvedPolicy(Reply):
     gate: GateSettings
     tail_width: int
     tail_rule: str
+    tail_schedule: TailSchedule
     tail_temperature: float | None
     tail_threshold: float | None
     tail_reuse: ReuseMode | None

@@ -53,9 +53,7 @@ class ExactToy:
         Raises `ValueError` for a tail that remembers its steps: its canvases are no Markov chain, see `paths`.
         """
         if phase == "base" and self.rules.remembers:
-            raise ValueError(
-                f"a tail of rule {self.rules.tail_rule!r} remembers its steps and has no kernel; see `paths`"
-            )
+            raise ValueError("a tail that depends on its earlier steps has no kernel on canvases alone; see `paths`")
         width = self.rules.guided_width if phase == "guided" else tail_width or self.rules.tail_width
         plan = schedule(self.rules, self.canvas, step, width)
         if (phase, plan) not in self._kernels:
@@ -67,11 +65,17 @@ class ExactToy:
         step, state = len(path) - 1, path[-1]
         if step < handoff or not self.rules.remembers:
             return self.kernel(step, "guided" if step < handoff else "base", tail_width)[state]
-        plan = schedule(self.rules, self.canvas, step, tail_width or self.rules.tail_width)
+        entered = int(self.law.masks[path[handoff]])
+        plan = self._tail_plan(step, tail_width, entered)
         key = state, plan, path[handoff:step][-2:]
         if key not in self._rows:
             self._rows[key] = self.law.row(plan, state, key[-1])
         return self._rows[key]
+
+    def _tail_plan(self, step: int, tail_width: int | None, entered: int) -> Step:
+        """What the schedule asks of a step of a tail that began with `entered` masks."""
+        rules, width = self.rules, tail_width or self.rules.tail_width
+        return schedule(rules, self.canvas, step, width, growing=rules.growing, entered=entered)
 
     def committors(self, phase: Phase, tail_width: int | None = None) -> list[Tensor]:
         """q_t(x) for t = 0..T under the phase's kernel to the end: q0 (with a tail of that width) or qg."""
@@ -134,12 +138,15 @@ class ExactToy:
         if self.rules.paced_by_tokens:
             raise ValueError("the rows of a tail paced by its tokens depend on the trajectory")
         widths = {"guided": self.rules.guided_width, "base": tail_width or self.rules.tail_width}
-        masks, rows = self.canvas.length, 0
+        masks, rows, entered = self.canvas.length, 0, 0
         for step in range(self.steps):
             phase: Phase = "guided" if step < handoff else "base"
             if masks == 0 and widths[phase] > 1:
                 break
+            entered = masks if step <= handoff else entered
             plan = schedule(self.rules, self.canvas, step, widths[phase])
+            if phase == "base":
+                plan = self._tail_plan(step, tail_width, entered)
             masks -= plan.quotas[max(0, masks - self.canvas.length + plan.stop)]
             rows += 2 if phase == "guided" else 1
         return rows

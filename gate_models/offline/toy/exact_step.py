@@ -56,6 +56,8 @@ class Rules:
     tail_width: int = 1
     tail_threshold: float | None = None
     tail_rule: str = "top_k"
+    growing: bool = False
+    """Whether the tail's counts grow (`tail_schedule`)."""
     block_length: int | None = None
     suppress_end: bool = False
     defer_end: bool = False
@@ -69,7 +71,7 @@ class Rules:
     @property
     def remembers(self) -> bool:
         """Whether a base step depends on the steps of the tail before it."""
-        return self.tail_rule == "stable"
+        return self.growing or self.tail_rule == "stable"
 
     @property
     def paced_by_tokens(self) -> bool:
@@ -400,12 +402,27 @@ class StepLaw:
         return torch.where(self.masked, self.at_tokens(delta), 0.0).sum(-1) / self.rules.temperature
 
 
-def schedule(rules: Rules, canvas: ToyCanvas, step: int, width: int) -> Step:
-    """Masks left over steps left, rounded up, from one block to the next; a wide phase commits at least `width`."""
+def growing_counts(length: int, entered: int | None, width: int) -> list[int]:
+    """[L + 1]: what a growing tail commits by number of masks left, if it began with `entered` (None: with those)."""
+    counts = [0]
+    for masks in range(1, length + 1):
+        begun = max(masks, entered or masks)
+        steps = math.ceil(begun / width)
+        decided = [max(begun * i**2 // steps**2 + j - i for i in range(j + 1)) for j in range(1, steps + 1)]
+        counts.append(min(number for number in decided if number > begun - masks) - (begun - masks))
+    return counts
+
+
+def schedule(
+    rules: Rules, canvas: ToyCanvas, step: int, width: int, *, growing: bool = False, entered: int | None = None
+) -> Step:
+    """Masks left over steps left, rounded up, from one block to the next; a wide phase commits at least `width`.
+
+    A `growing` tail commits that many on average; it began with `entered` masks (None: it begins with this step).
+    """
     length, block = canvas.length, rules.block_length or canvas.length
     per_block = rules.steps * block // length
     steps_left = per_block - step % per_block
-    quotas = tuple(
-        min(masks, max(math.ceil(masks / steps_left), width if width > 1 else 0)) for masks in range(length + 1)
-    )
+    widths = growing_counts(length, entered, width) if growing else [width if width > 1 else 0] * (length + 1)
+    quotas = tuple(min(masks, max(math.ceil(masks / steps_left), widths[masks])) for masks in range(length + 1))
     return Step(quotas, min(length, (step // per_block + 1) * block))

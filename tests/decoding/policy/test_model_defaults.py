@@ -22,6 +22,7 @@ DRAINED: dict[str, Any] = {
     "gate": {"source": "drained", "threshold": 0.4},
     "tail_width": 4,
     "tail_rule": "spaced",
+    "tail_schedule": "growing",
     "tail_temperature": 0.3,
 }
 
@@ -53,6 +54,7 @@ def test_what_the_client_sets_stands() -> None:
     given = {"guidance_scale": 3.0, "order": "random", "tail_width": 1}
     policy = resolve_policy(None, given, defaults=policy_defaults(DRAINED))
     assert (policy.guidance_scale, policy.order, policy.tail_width, policy.tail_rule) == (3.0, "random", 1, "top_k")
+    assert policy.tail_schedule == "constant"
 
 
 def test_a_field_that_the_default_preset_does_not_use_asks_for_handoff() -> None:

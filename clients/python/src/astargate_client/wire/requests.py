@@ -241,6 +241,9 @@ class PolicySettings(TypedDict, total=False):
     tail_rule: Literal["top_k", "spaced", "best_of_run", "entropy_bound", "factor", "stable"] | None
     """Which positions of a wide base step are committed together: the best (`top_k`), or only some that go well together."""
 
+    tail_schedule: Literal["constant", "growing"] | None
+    """How many positions a wide base step commits: `tail_width` each, or as many in all with few at first and many at the end (`growing`)."""
+
     tail_temperature: float | None
     """Temperature of base steps after a handoff; None: the request's."""
 
