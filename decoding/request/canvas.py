@@ -49,7 +49,7 @@ class CanvasState:
         self.end_ids = end_ids
         self.continuations = continuations
         self.margins = margins  # as `ModelSpec.text_margins`
-        start = (mask_id,) * job.gen_length if job.start is None else job.start
+        start = job.empty(mask_id) if job.start is None else job.start
         self.tokens: NDArray[np.int64] = np.array(start, dtype=np.int64)
         self.step = job.start_step
         self.phase: Phase = "base" if job.starts_base else "guided"

@@ -46,8 +46,9 @@ def setting_of(job: Job, model_hash: str) -> str:
 
 
 def subject_of(job: Job) -> str:
-    """Digest of the prompt, as the model sees it, and of the constraint."""
-    return _digest(list(job.prompt_ids), job.constraint)
+    """Digest of the prompt, as the model sees it, of the constraint, and of the template if there is one."""
+    template = () if job.template is None else (job.template.literals, job.template.ids)
+    return _digest(list(job.prompt_ids), job.constraint, *template)
 
 
 def _digest(*parts: object) -> str:

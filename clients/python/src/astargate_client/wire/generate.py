@@ -9,6 +9,18 @@ from astargate_client.transport.reply import Reply
 from . import shared
 
 
+class CanvasEvent(Reply):
+    """Event `canvas`: the canvas of a template before its first step."""
+
+    index: int
+    canvas: list[int]
+    """The model's mask id where a token will be written."""
+
+    pieces: list[str]
+    positions: list[int]
+    """Where a token will be written: those of the blanks."""
+
+
 class CheckResult(Reply):
     """One named part of a constraint."""
 
@@ -217,6 +229,9 @@ class Sample(Reply):
     checks: list[CheckResult]
     forward_evaluations: ForwardEvaluations
     gate: GateResult
+    blanks: list[str] | None = None
+    """What stands in each blank of a template; null for a free canvas."""
+
     repair: RepairResult | None = None
     trace: Trace | None = None
 

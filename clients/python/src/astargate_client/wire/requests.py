@@ -55,6 +55,12 @@ class CommittorParams(TypedDict, total=False):
     temperature: float | None
     """By default the model's (GET /v1/models)."""
 
+    template: str | None
+    """
+    A text with blanks in place of a free canvas, such as "Dear [blank:2], thank you for [blank:3-8].": the rest
+    stays as it is. [blank:N] takes N tokens, [blank:A-B] a number from A to B that the seed draws; \\[ is a bracket.
+    """
+
     top_p: float | None
     """Nucleus; 1 is the whole distribution. By default the model's."""
 
@@ -130,6 +136,12 @@ class GenerateParams(TypedDict, total=False):
 
     temperature: float | None
     """By default the model's (GET /v1/models)."""
+
+    template: str | None
+    """
+    A text with blanks in place of a free canvas, such as "Dear [blank:2], thank you for [blank:3-8].": the rest
+    stays as it is. [blank:N] takes N tokens, [blank:A-B] a number from A to B that the seed draws; \\[ is a bracket.
+    """
 
     top_p: float | None
     """Nucleus; 1 is the whole distribution. By default the model's."""
