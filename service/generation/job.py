@@ -17,12 +17,14 @@ from decoding.policy.model_defaults import policy_defaults
 from decoding.policy.presets import resolve_policy
 from decoding.request.job import Job, Sampling
 from decoding.request.row_estimates import most_rows, selection_rows
+from decoding.request.template import TemplateCanvas
 from decoding.request.validation import check_job, check_shape
 from decoding.sampling.noise import NoiseKey
 from service.config.settings import Settings
-from service.generation.canvas import fitting_canvas
+from service.generation.canvas import Canvas, fitting_canvas
 from service.generation.repair_anchor import repair_of
 from service.generation.request import CanvasRequest
+from service.generation.template import template_canvas
 from service.http.errors import ApiError, invalid
 from service.schemas.base import MAX_SEED, MAX_TRACE_STEPS
 from service.schemas.policy import PolicyRequest
@@ -36,11 +38,17 @@ def job_of(request: CanvasRequest, model: DenoisingModel, settings: Settings) ->
     """
     constraint = None if request.constraint is None else parse(request.constraint)
     family = _family(request.family, constraint)
-    canvas = fitting_canvas(request, constraint, model.codec, model.spec)
+    canvas, template = _canvas(request, constraint, model)
     _check_size(request, canvas.gen_length, settings)
     check_shape(canvas.gen_length, canvas.steps, canvas.block_length, model.spec, request.names.gen_length)
     generation = _defaults(request.policy, model.spec.generation)
-    policy = policy_of(request, model.spec.generation, canvas.gen_length)
+    open_length = canvas.gen_length if template is None else len(template.open)
+    policy = policy_of(
+        request,
+        model.spec.generation,
+        open_length,
+        request.names.gen_length if template is None else "the number of blank tokens",
+    )
     return Job(
         noise=NoiseKey(_seed(request)),
         prompt_ids=_prompt_ids(request, constraint, model),
@@ -53,10 +61,11 @@ def job_of(request: CanvasRequest, model: DenoisingModel, settings: Settings) ->
             top_p=generation.top_p if request.top_p is None else request.top_p,
             confidence=request.confidence or "probability",
             eos_fill=request.eos_fill,
-            suppress_eos=request.suppress_eos,
+            suppress_eos=request.suppress_eos or template is not None,
             defer_eos=canvas.defer_eos,
         ),
         block_length=canvas.block_length,
+        template=template,
         family=family,
         constraint=None if constraint is None else constraint.to_spec(),
         predicate=constraint,
@@ -64,8 +73,12 @@ def job_of(request: CanvasRequest, model: DenoisingModel, settings: Settings) ->
     )
 
 
-def policy_of(request: CanvasRequest, generation: GenerationConfig, gen_length: int | None) -> DecodingPolicy:
-    """The policy that the request asks for, of a model with the defaults `generation`, on a canvas of `gen_length`.
+def policy_of(
+    request: CanvasRequest, generation: GenerationConfig, gen_length: int | None, canvas_field: str = ""
+) -> DecodingPolicy:
+    """The policy that is asked for, of a model with the defaults `generation`, on `gen_length` open positions.
+
+    Errors call these `canvas_field`, or as the request does.
 
     Raises `PolicyError`, or `ApiError` for what the client set and nothing reads.
     """
@@ -74,10 +87,18 @@ def policy_of(request: CanvasRequest, generation: GenerationConfig, gen_length: 
         _given(request.policy),
         defaults=policy_defaults(_defaults(request.policy, generation).policy),
         gen_length=gen_length,
-        canvas_field=request.names.gen_length,
+        canvas_field=canvas_field or request.names.gen_length,
     )
     _check_used(request, policy)
     return policy
+
+
+def _canvas(
+    request: CanvasRequest, constraint: Constraint | None, model: DenoisingModel
+) -> tuple[Canvas, TemplateCanvas | None]:
+    if request.template is not None:
+        return template_canvas(request, constraint, model)
+    return fitting_canvas(request, constraint, model.codec, model.spec), None
 
 
 def check_request(

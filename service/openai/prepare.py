@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from decoding.gates.protocol import GateResolver
 from decoding.models.protocol import DenoisingModel
+from decoding.request.template import Blank, Template
 from service.config.settings import Settings
 from service.generation.job import check_model
 from service.generation.prepare import Prepared, RecordedHorizons, prepare_canvas
@@ -20,6 +21,8 @@ _SHARED: Final = (
     *("steps", "block_length", "eos_fill", "suppress_eos", "defer_eos", "seed", "deadline_s"),
 )
 """Fields that mean what they mean in /generate; null leaves one out."""
+SUFFIX_TOKENS: Final = 16
+"""Tokens in front of a suffix where the request names no number, as OpenAI has it."""
 _ROLES: Final = {"developer": "system"}
 
 
@@ -55,6 +58,12 @@ def _canvas_request(body: CompletionRequest | ChatRequest) -> CanvasRequest:
     """The request with this server's names of its fields, and OpenAI's names for errors."""
     given: dict[str, Any] = {name: getattr(body, name) for name in _SHARED if getattr(body, name) is not None}
     given |= {"streams_in_blocks": bool(body.stream), "samples": body.n or 1}
+    if isinstance(body, CompletionRequest) and body.suffix:
+        template = Template(
+            ("", body.suffix), (Blank(body.max_tokens or SUFFIX_TOKENS, body.max_tokens or SUFFIX_TOKENS),)
+        )
+        names = FieldNames(template="suffix", gen_length="max_tokens")
+        return CanvasRequest(**given, prompt=body.prompt, template=template.source(), names=names)
     if isinstance(body, CompletionRequest):
         return CanvasRequest(
             **given, prompt=body.prompt, gen_length=body.max_tokens, names=FieldNames(gen_length="max_tokens")

@@ -87,7 +87,7 @@ def response(
             "index": sample.index,
             "finish_reason": sample.finish_reason,
             "astargate": details(sample),
-            **shape.choice(sample.text),
+            **shape.choice(written(sample)),
         }
         for sample in samples
     ]
@@ -101,6 +101,11 @@ def response(
         "block_length": prepared.job.block_length,
     }
     return shape.reply(choices, common)
+
+
+def written(sample: Sample) -> str:
+    """The text of a choice: the sample's, or what stands before the suffix."""
+    return sample.text if sample.blanks is None else sample.blanks[0]
 
 
 def usage(prepared: Prepared, outcomes: Sequence[DecodingResult]) -> wire.OpenAIUsage:

@@ -107,7 +107,8 @@ class CompletionRequest(OpenAIRequest):
     logprobs: refused() = None  # type: ignore[valid-type]
     echo: refused(False) = None  # type: ignore[valid-type]
     best_of: refused(1) = None  # type: ignore[valid-type]
-    suffix: refused() = None  # type: ignore[valid-type]
+    suffix: str | None = Field(None, max_length=MAX_PROMPT_CHARACTERS)
+    """What follows the text: max_tokens positions in front of it (16 where left out) are filled, all with text."""
 
 
 class ChatMessage(Request):

@@ -20,6 +20,7 @@ MODEL_HELP = "Model to load: `mini`, a checkpoint folder or owner/name on the hu
     "run",
     panel=DECODING,
     options={
+        "template": Opt(),
         "gen_length": Opt("canvas"),
         "steps": Opt(),
         "temperature": Opt(),

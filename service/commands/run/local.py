@@ -9,7 +9,7 @@ from typing import Any
 from decoding.engine.handle import DecodingError, Handle
 from decoding.models.checkpoint import CheckpointError
 from decoding.models.protocol import DenoisingModel
-from decoding.records.events import Event, StepEvent
+from decoding.records.events import Event, ReopenEvent, StepEvent
 from service.backend import backend
 from service.commands.run.check import checked, refused
 from service.commands.run.events import Committed, FailedError, Reopened, Watch
@@ -49,6 +49,8 @@ def decode(
 def _follow(handles: Sequence[Handle], model: DenoisingModel, watch: Watch) -> None:
     """Show the events of all samples, one sample after the other: they are decoded together, and each keeps its own."""
     for index, handle in enumerate(handles):
+        if (start := handle.job.start) is not None:  # a template's text is there from the beginning
+            watch(_told(index, ReopenEvent(0, 0, (), start, 0.0), model))
         for event in handle.stream():
             watch(_told(index, event, model))
 

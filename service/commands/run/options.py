@@ -37,6 +37,8 @@ class RunOptions:
     """w in c + w(c - u)."""
     defaults: str | None = None
     """Where what is left open comes from: model (default) or paper."""
+    template: str | None = None
+    """A text with blanks to fill, such as 'A dog [blank:3-5] the ball.'."""
     gen_length: int | None = None
     """Canvas length in tokens."""
     steps: int | None = None
@@ -56,7 +58,7 @@ class RunOptions:
 
     def body(self, prompt: str) -> dict[str, Any]:
         """The request as JSON; what is not given is left to the server."""
-        given = {"temperature": self.temperature, "gen_length": self.gen_length, "steps": self.steps, "seed": self.seed}
+        given = {name: getattr(self, name) for name in ("template", "temperature", "gen_length", "steps", "seed")}
         body: dict[str, Any] = {"prompt": prompt, "n": self.n, **_set(given)}
         if self.keywords is not None:
             words = [word.strip() for word in self.keywords.split(",") if word.strip()]

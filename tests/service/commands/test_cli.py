@@ -144,3 +144,9 @@ def test_the_help_of_the_server_loses_nothing():
     for name in Settings.model_fields.keys() - set(ENVIRONMENT_ONLY):
         assert f"--{name.replace('_', '-')} " in shown, name
     assert "(default: 64)" in shown
+
+
+def test_a_run_fills_a_template(server):
+    line = astargate("run", "Write.", "--template", "A dog [blank:3] ball.", "--seed", "7", "--url", server.url)
+    assert line.stdout.startswith("A dog ")
+    assert " ball.\n" in line.stdout

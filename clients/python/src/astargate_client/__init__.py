@@ -70,7 +70,7 @@ from astargate_client.transport.errors import (
     UnreadableAnswerError,
 )
 from astargate_client.transport.specs import Constraint, Gate, Policy
-from astargate_client.wire import HandoffEvent, ReopenEvent, StepEvent
+from astargate_client.wire import CanvasEvent, HandoffEvent, ReopenEvent, StepEvent
 
 __all__ = [
     "AstargateError",
@@ -78,6 +78,7 @@ __all__ = [
     "AsyncStream",
     "AuthenticationError",
     "Canvas",
+    "CanvasEvent",
     "Client",
     "CommittorJob",
     "CommittorResult",

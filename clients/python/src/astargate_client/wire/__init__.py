@@ -39,6 +39,7 @@ from .committor import (
 from .generate import (
     BriefResponse,
     BriefSample,
+    CanvasEvent,
     CheckResult,
     ForwardEvaluations,
     GateResult,
@@ -67,6 +68,7 @@ __all__ = [
     "AuditedSource",
     "BriefResponse",
     "BriefSample",
+    "CanvasEvent",
     "CertifiedMargin",
     "CheckResult",
     "ChosenSamples",
