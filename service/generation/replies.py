@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Literal
+from typing import Any, Literal
 
 from decoding.constraints import Verdict
 from decoding.engine.handle import DecodingResult
@@ -41,7 +42,16 @@ def response(prepared: Prepared, outcomes: Sequence[DecodingResult], model: Deno
 def written(reply: wire.GenerateResponse | wire.Sample, form: AnswerForm) -> str:
     """A reply as JSON, as long as its request wants it."""
     shown = _brief(reply) if form.detail == "brief" else reply
-    return shown.model_dump_json(exclude_none=not form.nulls)
+    if form.nulls:
+        return shown.model_dump_json()
+    # pydantic's `exclude_none` leaves those of plain dictionaries, such as a trace's steps
+    return json.dumps(_without_nulls(shown.model_dump(mode="json")), separators=(",", ":"))
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _brief(reply: wire.GenerateResponse | wire.Sample) -> wire.BriefResponse | wire.BriefSample:
