@@ -19,6 +19,7 @@ from decoding.models.protocol import DenoisingModel, ModelSpec
 from decoding.policy.gate import GateSettings
 from decoding.policy.presets import resolve_policy
 from decoding.request.job import Job, Sampling
+from decoding.request.template import Template
 from decoding.sampling.block_schedule import moving_block
 from decoding.sampling.noise import NoiseKey
 from gate_models.offline.benchmarks.splits import split_of
@@ -59,6 +60,8 @@ class Draw:
     block_length: int | None
     order: str
     plausibility: float | None = None
+    template: str | None = None
+    """A text with blanks in place of a free canvas."""
 
     @property
     def family(self) -> str | None:
@@ -72,8 +75,8 @@ class Draw:
             "family": self.family or self.prompt.task,
             "guidance_scale": f"{self.guidance_scale:g}",
             "temperature": f"{self.temperature:g}",
-            "gen_length": str(self.gen_length),
-            "steps": "as positions" if self.steps == self.gen_length else "half",
+            "gen_length": str(self.gen_length) if self.template is None else "template",
+            "steps": "half" if self.template is None and self.steps < self.gen_length else "as positions",
             "blocks": "undivided" if self.block_length is None else "blocks",
             "order": self.order if self.plausibility is None else f"{self.order}, plausibility {self.plausibility:g}",
         }
@@ -84,9 +87,9 @@ class Draw:
         given: dict[str, Any] = {"guidance_scale": self.guidance_scale, "gate": GateSettings("drained")}
         given |= {"order": self.order, "plausibility": self.plausibility, **boosted}
         if boosted:
-            given["guided_width"] = min(int(given["guided_width"]), self.gen_length)
+            given["guided_width"] = min(int(given["guided_width"]), self.steps)
         defaults = model.spec.canvas_defaults(self.gen_length, self.steps)
-        return Job(
+        job = Job(
             prompt_ids=tuple(model.codec.encode_prompt(self.prompt.text())),
             gen_length=self.gen_length,
             steps=self.steps,
@@ -97,6 +100,15 @@ class Draw:
             sampling=Sampling(temperature=self.temperature, defer_eos=self.block_length is None and defaults.defer_eos),
             block_length=self.block_length,
             purpose="audit",
+        )
+        if self.template is None:
+            return job
+        canvas = Template.parse(self.template).canvas(model.codec, model.spec)
+        return replace(
+            job,
+            template=canvas,
+            gen_length=len(canvas.ids),
+            sampling=replace(job.sampling, suppress_eos=True, defer_eos=False),
         )
 
 

@@ -35,6 +35,7 @@ from gate_models.gates.calibrated.pooled import FILE, PooledThreshold, names_of,
 from gate_models.offline.census.noninferiority import MARGIN
 from gate_models.offline.drained.draws import Draw, draws
 from gate_models.offline.drained.settings import PooledSettings
+from gate_models.offline.drained.templates import template_draws
 from gate_models.offline.gate_audit.sweep import drained_step
 from gate_models.offline.runs.result_file import identity
 from gate_models.offline.runs.versions import software
@@ -75,7 +76,7 @@ def measure(model: DenoisingModel, settings: PooledSettings, path: Path | None) 
 
     Raises `ValueError` where `path` holds runs of another model or other settings.
     """
-    wanted = list(draws(model.spec, settings))
+    wanted = [*draws(model.spec, settings), *template_draws(model, settings)]
     drawn_by = {"tasks": settings.tasks, "seed": settings.seed}  # more pairs go on; a margin only reads them
     header = {"pooled": identity(model=model.spec.hash, settings=drawn_by, software=software())}
     known = _read(path, header, wanted)
@@ -133,7 +134,7 @@ def _texts(
 
     def text(handle: Handle, before: int) -> Text:
         outcome = handle.result()
-        written = model.codec.decode(list(outcome.content))
+        written = outcome.job.text(model.codec, outcome.content)
         return constraint.evaluate(written).satisfied, before + outcome.ledger.total, written
 
     full = text(guided, 0)
@@ -209,7 +210,10 @@ def choose(
         loss_interval_95=None if reading is None else tuple(reading["loss_interval_95"]),
         pairs=len(audit),
         rows_of_full_cfg=None if reading is None else reading["rows_of_full_cfg"],
-        ranges={name: _range([of_one[name] for of_one in numbers]) for name in numbers[0]},
+        ranges={
+            name: _range([of_one[name] for of_one in numbers if name in of_one])
+            for name in sorted({name for of_one in numbers for name in of_one})
+        },
         values={name: sorted({of_one[name] for of_one in names}) for name in names[0]},
         withheld=kept,
         evidence={
