@@ -87,7 +87,7 @@ class Draw:
         given: dict[str, Any] = {"guidance_scale": self.guidance_scale, "gate": GateSettings("drained")}
         given |= {"order": self.order, "plausibility": self.plausibility, **boosted}
         if boosted:
-            given["guided_width"] = min(int(given["guided_width"]), self.steps)
+            given["guided_width"] = min(int(given["guided_width"]), self.gen_length)
         defaults = model.spec.canvas_defaults(self.gen_length, self.steps)
         job = Job(
             prompt_ids=tuple(model.codec.encode_prompt(self.prompt.text())),
