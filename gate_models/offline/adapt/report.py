@@ -19,6 +19,8 @@ from gate_models.offline.benchmarks.tasks import TaskPrompt
 
 CANDIDATES: Final = ("value", "policy", "constant")
 """Sources in the order in which they are considered. All were made on other prompts: the audit chooses little."""
+HOPELESS: Final = 0.1
+"""Success of full guidance, at the upper end of its interval, below which no gate is advised."""
 FEW: Final = 100
 """Prompts of a family below which the report asks for more."""
 
@@ -78,9 +80,9 @@ def _row(result: Mapping[str, Any], full: Mapping[str, Any]) -> Row:
         success=result["success"]["value"],
         low=result["success"]["low"],
         high=result["success"]["high"],
-        loss=None if gained is None else -gained["value"],
-        loss_low=None if gained is None else -gained["high"],
-        loss_high=None if gained is None else -gained["low"],
+        loss=None if gained is None else 0.0 - gained["value"],
+        loss_low=None if gained is None else 0.0 - gained["high"],
+        loss_high=None if gained is None else 0.0 - gained["low"],
         rows=result["rows"],
         share=result["rows"] / full["rows"],
         perplexity=result["perplexity"],
@@ -88,11 +90,16 @@ def _row(result: Mapping[str, Any], full: Mapping[str, Any]) -> Row:
     )
 
 
-def advised(rows: Sequence[Row], bundle: GateBundle, settings: AdaptSettings) -> tuple[str, dict[str, Any]]:
+def advised(rows: Sequence[Row], settings: AdaptSettings) -> tuple[str, dict[str, Any]]:
     """What to serve, in words, and the policy that asks for it."""
     plain = [row for row in rows if row.width == 1]
     base = next((row for row in plain if row.name == "no guidance"), None)
     full = plain[0]
+    if full.high < HOPELESS:
+        return (
+            f"This model does not do these tasks: full guidance meets the constraint in {full.success:.2f} of the texts "
+            f"(at most {full.high:.2f}). No gate mends that; try another wording, another model or preset auto."
+        ), {"preset": "auto"}
     if base is not None and base.loss_high is not None and base.loss_high <= settings.margin:
         return (
             f"Guidance is not needed here: without any, {base.success:.2f} of the texts succeed (full guidance "
@@ -104,7 +111,7 @@ def advised(rows: Sequence[Row], bundle: GateBundle, settings: AdaptSettings) ->
             continue
         what = f"Serve {name}: it keeps {row.success:.2f} of the texts right (full guidance {full.success:.2f}) for "
         what += f"{row.share:.0%} of the forward evaluations, and loses at most {row.loss_high:.3f} (95 % interval)."
-        return what, _policy(source, bundle)
+        return what, {"preset": "handoff", "gate": {"source": source}}
     best = min(
         (row for row in plain if row.loss is not None), key=lambda row: (row.loss or 0.0, row.rows), default=None
     )
@@ -113,13 +120,6 @@ def advised(rows: Sequence[Row], bundle: GateBundle, settings: AdaptSettings) ->
         f"No gate was shown to lose at most {settings.margin:g}.{seen} Serve full guidance, or measure again with more "
         "tasks in the file."
     ), {"preset": "full_cfg"}
-
-
-def _policy(source: str, bundle: GateBundle) -> dict[str, Any]:
-    cut = bundle.constants.get(1)
-    if source == "constant" and cut is not None:
-        return {"preset": "handoff", "gate": {"source": "fraction", "fraction": cut}}
-    return {"preset": "handoff", "gate": {"source": source}}
 
 
 def write_report(
@@ -136,7 +136,7 @@ def write_report(
         of_family = prompts[bundle.family]
         results = content["families"][bundle.family]["intention_to_treat"]
         rows = rows_of(results, settings.widths)
-        advice, policy = advised(rows, bundle, settings)
+        advice, policy = advised(rows, settings)
         length = of_family[0].gen_length
         first = of_family[0]
         asked = {

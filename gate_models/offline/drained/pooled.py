@@ -40,7 +40,7 @@ from gate_models.offline.gate_audit.sweep import drained_step
 from gate_models.offline.runs.result_file import identity
 from gate_models.offline.runs.versions import software
 from gate_models.offline.scorers.fluency import Fluency, load_judge
-from gate_models.statistics.bootstrap import bootstrap
+from gate_models.statistics.bootstrap import bootstrap, difference_of_success
 from gate_models.statistics.intervals import Estimate
 
 THRESHOLDS: Final = (0.2, 0.35, 0.5, 0.7, 0.9, 1.0)
@@ -243,11 +243,8 @@ def _losses(pairs: Sequence[Pair], gate: Gate, withheld: Mapping[str, Any]) -> N
 
 
 def _loss(pairs: Sequence[Pair], gate: Gate, withheld: Mapping[str, Any]) -> Estimate:
-    """Mean loss over prompts. Its interval counts one prompt more that is lost and one more that is gained (Agresti and
-    Min 2005): without them a few prompts that all agree would show a loss of exactly nothing.
-    """
-    losses = _losses(pairs, gate, withheld)
-    return replace(bootstrap(np.append(losses, [1.0, -1.0])), value=float(losses.mean()))
+    """Mean loss over prompts."""
+    return difference_of_success(_losses(pairs, gate, withheld))
 
 
 def _withheld(pairs: Sequence[Pair], gate: Gate) -> dict[str, dict[str, Any]]:
