@@ -35,6 +35,7 @@ class Regime:
     plausibility: float | None = None
     tail_rule: str = "top_k"
     tail_schedule: str = "constant"
+    tail_mend: int | None = None
     tail_temperature: float | None = None
 
 

@@ -44,7 +44,7 @@ def anchor_of(decoded: DecodedText, repair: Repair, mask_id: int) -> Anchor:
         return Anchor(decoded.tokens, job.steps, None)
     step = step_at(float(repair.anchor), job.steps)
     count = sum(stats.step < step for stats in trace.steps)
-    if count == len(trace.steps):
+    if count == len(trace.steps) or trace.steps[count].mending:
         return Anchor(decoded.tokens, job.steps, None)
     canvas = tuple(trace.prefix(count, mask_id).tolist())
     return Anchor(canvas, trace.steps[count].step, trace.place(count), trace.tail(count))

@@ -145,10 +145,11 @@ class Job:
     @property
     def first_pass_rows(self) -> int:
         """Upper estimate of the rows that finish the canvas for the first time."""
+        mending = self.policy.tail_mend or 0
         if self.start is None and self.fill_step is None:
-            return max(1, self.planned_rows())
+            return max(1, self.planned_rows() + mending)
         end = self.steps if self.fill_step is None else self.fill_step + 1
-        return max(1, (1 if self.starts_base else 2) * (end - self.start_step))
+        return max(1, (1 if self.starts_base else 2) * (end - self.start_step) + mending)
 
     @property
     def judged(self) -> bool:
@@ -186,7 +187,7 @@ class Job:
         """Rows of a run from an empty canvas that hands off at `handoff_step`.
 
         None: where the gate plans to, at the latest never. A pace that the tokens set (boosted steps, an adaptive tail)
-        is counted at its slowest, the schedule's; end-of-text never ends a run early.
+        is counted at its slowest, the schedule's; end-of-text never ends a run early. Mending comes on top.
         """
         if handoff_step is None:
             planned = self.gate.planned_step(self.steps)
@@ -220,6 +221,7 @@ def regime_of(job: Job, model_hash: str) -> Regime:
         tail_threshold=policy.tail_threshold,
         tail_rule=policy.tail_rule,
         tail_schedule=policy.tail_schedule,
+        tail_mend=policy.tail_mend,
         tail_temperature=policy.tail_temperature,
         top_p=job.sampling.top_p,
     )

@@ -124,7 +124,8 @@ def _check_start(job: Job, spec: ModelSpec) -> None:
         raise JobError("start", f"has {len(job.start)} tokens, gen_length is {job.gen_length}")
     if any(not 0 <= i < spec.vocab_size for i in job.start):
         raise JobError("start", "holds a token id outside the vocabulary")
-    if not 0 <= job.start_step <= job.steps:
+    mending = len(job.start_tail.opened) and (job.policy.tail_mend or 0)
+    if not 0 <= job.start_step <= job.steps + mending:
         raise JobError("start_step", f"must be from 0 to steps ({job.steps})")
     masks = sum(i == spec.mask_id for i in job.start)
     if masks and job.start_step == job.steps:

@@ -41,6 +41,10 @@ class TailState(NamedTuple):
     """For rules that look at earlier steps."""
     entered: int = 0
     """For growing schedules: masks that the active region had when the tail entered it; 0 before its first step."""
+    opened: tuple[int, ...] = ()
+    """For tails that are mended: the positions that were masked when the tail began."""
+    mended: int = 0
+    """Passes of mending that have been made."""
 
     @staticmethod
     def of(recorded: tuple[Any, ...]) -> TailState:

@@ -29,7 +29,8 @@ HELP: Final = (
     "gates; full CFG where it has none in the setting) or recorded (the prompt's horizon of a census; no gate that "
     "could be served), each with optional :kN (tail width; guided width for full_cfg), :aX (adaptive tail threshold), "
     ":rprefixN or :rdualN (the tail reuses keys and values, refreshed every N steps), :RULE (tail rule: spaced, "
-    "best_of_run, ...), :growing (tail schedule), :tX (temperature of the tail), :wX (guidance scale), :ORDER (random, "
+    "best_of_run, ...), :growing (tail schedule), :mendN (passes that mend the tail), :tX (temperature of the "
+    "tail), :wX (guidance scale), :ORDER (random, "
     "conditional, guidance_boost, ...), :pX (plausibility), :gN (guided width), :bX (boost threshold; up to 8 "
     "positions unless :gN), :mN (drained gates look again every N base steps), "
     ":repairKxR[-SELECTOR][@ANCHOR] (reopen K positions of a "
@@ -40,7 +41,7 @@ HELP: Final = (
 
 BOOSTED_WIDTH: Final = 8
 _NUMBER: Final = re.compile(r"\d*\.?\d+")
-_WHOLE: Final = {"g": "guided_width", "m": "recheck"}
+_WHOLE: Final = {"g": "guided_width", "m": "recheck", "mend": "tail_mend"}
 _REAL: Final = {
     "a": "tail_threshold",
     "w": "guidance_scale",
@@ -138,6 +139,8 @@ def at_weight(name: str, weight: float) -> NamedPolicy:
         parts.append(policy.tail_rule)
     if policy.tail_schedule != CONSTANT:
         parts.append(policy.tail_schedule)
+    if policy.tail_mend is not None:
+        parts.append(f"mend{policy.tail_mend}")
     if policy.tail_threshold is not None:
         parts.append("a" + f"{policy.tail_threshold:.12f}".rstrip("0").rstrip("."))
     if policy.tail_reuse is not None:
@@ -179,7 +182,7 @@ def _option(option: str, preset: str) -> dict[str, Any]:
             return {field: option}
     if reuse := re.fullmatch(r"r([a-z]+)(\d+)", option):
         return {"tail_reuse": reuse[1], "tail_refresh": int(reuse[2])}
-    match = re.fullmatch(r"([kawgbmpt])(\d+(?:\.\d+)?)", option)
+    match = re.fullmatch(r"(mend|[kawgbmpt])(\d+(?:\.\d+)?)", option)
     if match is None:
         raise ValueError(f"option {option!r} is unknown")
     kind, number = match[1], float(match[2])

@@ -23,7 +23,7 @@ from service.storage.database import Database, DatabaseError, storable
 
 NOT_IN_A_SETTING: Final = ("preset", "gate", "on_fallback", "repair", "budget_rows")
 """Policy fields that do not change how a text is decoded once its handoff step is fixed."""
-LATER: Final = ("plausibility", "tail_rule", "tail_schedule", "tail_temperature")
+LATER: Final = ("plausibility", "tail_rule", "tail_schedule", "tail_mend", "tail_temperature")
 """Policy fields that earlier measurements do not know: at their defaults they change no digest."""
 UNKNOWN: Final = (
     'no horizon is recorded for this prompt, constraint and setting; POST /committor with "horizon": true measures one'

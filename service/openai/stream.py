@@ -71,9 +71,11 @@ class TextView(SampleView):
         self._prefix: list[int] = []
         self._sent = ""
         self._opened = False
-        # A text that may be repaired, or lose to another attempt, is sent once it has won; a blank once it is filled.
-        judged = handle.job.policy.repair is not None or handle.job.policy.preset == "auto"
-        self._waits = judged or handle.job.template is not None
+        # A text that may be mended or repaired, or lose to another attempt, is sent once it has won; a blank once it is
+        # filled.
+        policy = handle.job.policy
+        changes = policy.repair is not None or policy.tail_mend is not None or policy.preset == "auto"
+        self._waits = changes or handle.job.template is not None
 
     def begin(self) -> list[bytes]:
         return []

@@ -245,6 +245,8 @@ class StepEventReply(Reply):
     filled: list[int]
     masked: int
     """Masked positions before the step."""
+    mending: bool
+    """Whether the step opened `positions` again to look at them in the finished text (policy.tail_mend)."""
 
 
 class ReopenEventReply(Reply):

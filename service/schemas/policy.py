@@ -11,7 +11,14 @@ from pydantic import Field, WithJsonSchema
 
 from decoding.models.protocol import ReuseMode
 from decoding.policy import gate as gate_policy
-from decoding.policy.decoding_policy import MAX_GUIDANCE_SCALE, MAX_TEMPERATURE, DecodingPolicy, OnFallback, Preset
+from decoding.policy.decoding_policy import (
+    MAX_GUIDANCE_SCALE,
+    MAX_MEND,
+    MAX_TEMPERATURE,
+    DecodingPolicy,
+    OnFallback,
+    Preset,
+)
 from decoding.policy.gate import GateSource
 from decoding.policy.repair import END, MAX_ROLLOUTS, MAX_ROUNDS, Repair, Selector
 from decoding.request.validation import MAX_STEPS
@@ -87,6 +94,7 @@ class PolicyRequest(Request):
         json_schema_extra={"anyOf": [choices(*tail_rules()), {"type": "null"}]},
     )
     tail_schedule: TailSchedule | None = Field(None, description=_POLICY["tail_schedule"])
+    tail_mend: int | None = Field(None, ge=2, le=MAX_MEND, description=_POLICY["tail_mend"])
     tail_temperature: float | None = Field(None, ge=0, le=MAX_TEMPERATURE, description=_POLICY["tail_temperature"])
     tail_threshold: float | None = Field(None, ge=0, le=1, description=_POLICY["tail_threshold"])
     tail_reuse: ReuseMode | None = Field(None, description=_POLICY["tail_reuse"])
@@ -129,6 +137,7 @@ class ResolvedPolicy(Reply):
     tail_width: int
     tail_rule: str
     tail_schedule: TailSchedule
+    tail_mend: int | None
     tail_temperature: float | None
     tail_threshold: float | None
     tail_reuse: ReuseMode | None

@@ -119,6 +119,9 @@ GENERATE: Final[dict[str, Body]] = {
     "fraction-factor": body(K3, 66, cut(0.3, tail_width=8, tail_rule="factor", tail_threshold=0.2), gen_length=24),
     "fraction-stable": body(K3, 68, cut(0.3, tail_width=8, tail_rule="stable"), gen_length=24, temperature=0.6),
     "fraction-growing": body(K3, 69, cut(0.3, tail_width=4, tail_schedule="growing"), gen_length=24, temperature=0.6),
+    "fraction-mended": body(
+        K3, 70, cut(0.3, tail_width=8, tail_mend=3), gen_length=24, temperature=0.6, trace=True, n=2
+    ),
     "fraction-cold-tail": body(K3, 67, cut(0.5, tail_temperature=0.0), gen_length=16),
     "full-cfg-few-steps": body(FOREST, 8, {"preset": "full_cfg"}, gen_length=24, steps=10),
     "fraction": body(K3, 9, cut(0.3, tail_width=2), gen_length=16, trace=True),

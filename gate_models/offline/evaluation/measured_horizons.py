@@ -40,6 +40,7 @@ class PromptHorizon:
             tail_width=1,
             tail_rule=TOP_K,
             tail_schedule=CONSTANT,
+            tail_mend=None,
             tail_threshold=None,
             tail_reuse=None,
         )

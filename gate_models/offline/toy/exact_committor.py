@@ -41,6 +41,7 @@ class ExactToy:
         """[states]: S(y), 0 for unfinished canvases (which are never reached at T)."""
         self._kernels: dict[tuple[Phase, Step], Tensor] = {}
         self._rows: dict[tuple[int, Step, tuple[int, ...]], Tensor] = {}
+        self._mends: dict[tuple[int, tuple[int, ...], int], Tensor] = {}
 
     @property
     def steps(self) -> int:
@@ -115,6 +116,30 @@ class ExactToy:
                 longer |= {(*path, state): mass * float(row[state]) for state in row.nonzero().flatten().tolist()}
             paths = longer
         return paths
+
+    def texts(self, handoff: int, tail_width: int | None = None) -> Mapping[int, float]:
+        """Probability of every finished canvas, after the passes that mend its tail."""
+        laws: dict[int, float] = {}
+        for path, mass in self.paths(handoff, tail_width).items():
+            masked = self.canvas.digits[path[handoff]] == self.canvas.alphabet
+            opened = masked.nonzero().flatten().tolist()
+            law = {path[-1]: mass}
+            for number in range(self.rules.mend or 0):
+                after: dict[int, float] = {}
+                for state, share in law.items():
+                    row = self._mended(state, tuple(opened), number)
+                    for to in row.nonzero().flatten().tolist():
+                        after[to] = after.get(to, 0.0) + share * float(row[to])
+                law = after
+            for state, share in law.items():
+                laws[state] = laws.get(state, 0.0) + share
+        return laws
+
+    def _mended(self, state: int, opened: tuple[int, ...], number: int) -> Tensor:
+        key = state, opened, number
+        if key not in self._mends:
+            self._mends[key] = self.law.mended(*key, self.rules.mend or 1)
+        return self._mends[key]
 
     def switch_curve(self, tail_width: int | None = None) -> Tensor:
         """S(t) [T + 1] = E^g[q0_t(X_t)] (Section 3.3); S(T) is full CFG, S(0) the base decoder."""

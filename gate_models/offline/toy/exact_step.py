@@ -30,6 +30,8 @@ CONFIDENCE_ORDERS: Final = frozenset({"probability", "margin", "neg_entropy", "r
 SMALLEST_GAP: Final = 1e-9
 ROUNDED: Final = 5e-6
 """Nats that the decoder's divergence, of probabilities in millionths, may be off by."""
+MENDED: Final = 0.1
+"""Share of the best token's probability below which mending draws a token anew."""
 STEADY: Final = 0.015
 """Divergence in nats below which the rule `stable` takes a prediction for unchanged."""
 
@@ -58,6 +60,8 @@ class Rules:
     tail_rule: str = "top_k"
     growing: bool = False
     """Whether the tail's counts grow (`tail_schedule`)."""
+    mend: int | None = None
+    """Passes that mend the finished tail."""
     block_length: int | None = None
     suppress_end: bool = False
     defer_end: bool = False
@@ -383,6 +387,28 @@ class StepLaw:
         out = torch.zeros(self.canvas.states, dtype=torch.float64)
         for weight, image in here.images(step, "base", self.base, history=history):
             out.index_add_(0, image, weight * mass)
+        return out
+
+    def mended(self, state: int, opened: Sequence[int], number: int, passes: int) -> Tensor:
+        """[states]: law of the text after pass `number` over a finished one, whose tail began with `opened` masked."""
+        canvas, tables = self.canvas, self.tables
+        text = [int(digit) for digit in canvas.digits[state]]
+        end = text.index(tables.end_id) if tables.end_is_token and tables.end_id in text else canvas.length
+        looked = [p for i, p in enumerate(opened) if i % passes == number and p <= end]
+        hidden = canvas.number(None if p in looked else token for p, token in enumerate(text))
+        out = torch.zeros(canvas.states, dtype=torch.float64)
+        out[state] = 1.0
+        for p in looked:
+            beside = [text[k] for k in (p - 1, p + 1) if 0 <= k < canvas.length]
+            lonely = text[p] not in beside or (tables.end_is_token and text[p] == tables.end_id)
+            plain = self.base.plain[hidden, p]
+            if lonely and plain[text[p]] >= MENDED * plain.max():
+                continue
+            moved = torch.zeros_like(out)
+            for token in range(canvas.alphabet):
+                to = (torch.arange(canvas.states) + (token - canvas.digits[:, p]) * canvas.powers[p])[out > 0]
+                moved.index_add_(0, to, out[out > 0] * self.base.drawn[hidden, p, token])
+            out = moved
         return out
 
     def at(self, state: int) -> StepLaw:

@@ -94,7 +94,8 @@ export class Run {
       } else if (frame.kind === "step") {
         ordinal += 1;
         for (const [slot, position] of frame.positions.entries()) {
-          cells[position] = { piece: frame.pieces[slot], phase: frame.phase, confidence: frame.confidence[slot], step: ordinal, again: Boolean(cells[position]?.reopened), fresh };
+          if (frame.mending && cells[position]?.piece === frame.pieces[slot]) continue; // looked at again, and kept
+          cells[position] = { piece: frame.pieces[slot], phase: frame.phase, confidence: frame.confidence[slot], step: ordinal, again: frame.mending || Boolean(cells[position]?.reopened), fresh };
         }
         for (const position of frame.filled ?? []) cells[position] ??= { piece: "", phase: frame.phase, confidence: null, step: ordinal, filled: true, fresh };
       }

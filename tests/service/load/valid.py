@@ -144,6 +144,7 @@ def tails(draw: st.DrawFn, canvas: int, *, wide: bool) -> Body:
                     "tail_threshold": SHARES,
                     "tail_rule": st.sampled_from(tail_rules()),
                     "tail_schedule": st.sampled_from(TAIL_SCHEDULES),
+                    **({} if "recheck" in gate else {"tail_mend": st.integers(2, 6)}),
                 },
             )
         )

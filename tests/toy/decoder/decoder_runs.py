@@ -55,6 +55,7 @@ def policy_of(rules: Rules, handoff: int | None) -> DecodingPolicy:
             tail_width=rules.tail_width,
             tail_rule=rules.tail_rule,
             tail_schedule="growing" if rules.growing else "constant",
+            tail_mend=rules.mend,
             tail_threshold=rules.tail_threshold,
         )
     if handoff is None:
@@ -76,6 +77,7 @@ def policy_of(rules: Rules, handoff: int | None) -> DecodingPolicy:
         tail_width=rules.tail_width,
         tail_rule=rules.tail_rule,
         tail_schedule="growing" if rules.growing else "constant",
+        tail_mend=rules.mend,
         tail_threshold=rules.tail_threshold,
     )
 

@@ -156,6 +156,9 @@ class StepEvent(Reply):
     masked: int
     """Masked positions before the step."""
 
+    mending: bool
+    """Whether the step opened `positions` again to look at them in the finished text (policy.tail_mend)."""
+
 
 class Trace(Reply):
     """The run of one sample: each step's StepStats, with `pieces`, one display string a token."""

@@ -232,6 +232,9 @@ class PolicySettings(TypedDict, total=False):
     repair: RepairOptions | None
     """What is done with a finished text that fails its constraint; None: nothing."""
 
+    tail_mend: int | None
+    """Passes over a finished wide tail, a row each: every so many of its tokens are looked at again together, and those that have become unlikely or repeat a neighbour are drawn anew; None: no pass."""
+
     tail_refresh: int | None
     """With tail_reuse: run everything again every so many base steps (1: always, exact)."""
 
