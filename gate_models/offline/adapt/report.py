@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -19,6 +20,14 @@ from gate_models.offline.benchmarks.tasks import TaskPrompt
 
 CANDIDATES: Final = ("value", "policy", "constant")
 """Sources in the order in which they are considered. All were made on other prompts: the audit chooses little."""
+SHOWN: Final = {
+    "full_cfg": "full guidance",
+    "fixed 0": "no guidance",
+    "value": "gate 'value'",
+    "policy": "gate 'policy'",
+    "constant": "one cut for the family",
+}
+"""What the page calls a source."""
 HOPELESS: Final = 0.1
 """Success of full guidance, at the upper end of its interval, below which no gate is advised."""
 FEW: Final = 100
@@ -73,9 +82,8 @@ def rows_of(results: Sequence[Mapping[str, Any]], widths: Sequence[int]) -> list
 
 def _row(result: Mapping[str, Any], full: Mapping[str, Any]) -> Row:
     gained = result["against"].get("full_cfg") if result is not full else None
-    names = {"full_cfg": "full guidance", "fixed 0": "no guidance", "constant": "one cut for the family"}
     return Row(
-        name=names.get(result["source"], f"gate '{result['source']}'"),
+        name=SHOWN[result["source"]],
         width=result["width"],
         success=result["success"]["value"],
         low=result["success"]["low"],
@@ -90,36 +98,51 @@ def _row(result: Mapping[str, Any], full: Mapping[str, Any]) -> Row:
     )
 
 
-def advised(rows: Sequence[Row], settings: AdaptSettings) -> tuple[str, dict[str, Any]]:
+def advised(rows: Sequence[Row], settings: AdaptSettings, tasks: int) -> tuple[str, dict[str, Any]]:
     """What to serve, in words, and the policy that asks for it."""
-    plain = [row for row in rows if row.width == 1]
-    base = next((row for row in plain if row.name == "no guidance"), None)
-    full = plain[0]
+    known = {row.name: row for row in rows if row.width == 1}
+    full, base = known[SHOWN["full_cfg"]], known.get(SHOWN["fixed 0"])
     if full.high < HOPELESS:
         return (
-            f"This model does not do these tasks: full guidance meets the constraint in {full.success:.2f} of the texts "
+            f"This model does not do these tasks: under full guidance {full.success:.2f} of the texts meet the constraint "
             f"(at most {full.high:.2f}). No gate mends that; try another wording, another model or preset auto."
         ), {"preset": "auto"}
-    if base is not None and base.loss_high is not None and base.loss_high <= settings.margin:
-        return (
-            f"Guidance is not needed here: without any, {base.success:.2f} of the texts succeed (full guidance "
-            f"{full.success:.2f}) for {base.share:.0%} of the forward evaluations. Serve preset base."
-        ), {"preset": "base"}
-    for source, name in zip(CANDIDATES, ("gate 'value'", "gate 'policy'", "one cut for the family"), strict=True):
-        row = next((row for row in plain if row.name == name), None)
-        if row is None or row.loss_high is None or row.loss_high > settings.margin or row.share >= 1.0:
-            continue
-        what = f"Serve {name}: it keeps {row.success:.2f} of the texts right (full guidance {full.success:.2f}) for "
-        what += f"{row.share:.0%} of the forward evaluations, and loses at most {row.loss_high:.3f} (95 % interval)."
-        return what, {"preset": "handoff", "gate": {"source": source}}
-    best = min(
-        (row for row in plain if row.loss is not None), key=lambda row: (row.loss or 0.0, row.rows), default=None
-    )
-    seen = "" if best is None else f" The smallest loss was {best.loss:+.3f}, of {best.name}."
+    offers = [("base", base), *((source, known.get(SHOWN[source])) for source in CANDIDATES)]
+    cheaper = [(source, row) for source, row in offers if row is not None and row.share < 1.0]
+    for source, row in cheaper:
+        if row.loss_high is not None and row.loss_high <= settings.margin:
+            return f"{_praise(source, row, full)} It loses at most {row.loss_high:.3f} (95 % interval).", _policy(
+                source
+            )
+    for source, row in cheaper:
+        if row.loss is not None and row.loss_high is not None and row.loss <= settings.margin / 2:
+            wanted = _tasks_wanted(row.loss, row.loss_high, tasks, settings.margin)
+            doubt = f"So few texts cannot exclude a loss of {row.loss_high:.2f}. About {wanted} tasks in the file could show"
+            doubt += (
+                f" that it is below {settings.margin:g}. Until then leave the shadow audit on, or serve full guidance."
+            )
+            return f"{_praise(source, row, full)} {doubt}", _policy(source)
     return (
-        f"No gate was shown to lose at most {settings.margin:g}.{seen} Serve full guidance, or measure again with more "
-        "tasks in the file."
+        f"No gate keeps what full guidance does, which meets {full.success:.2f} of the constraints. Serve full guidance."
     ), {"preset": "full_cfg"}
+
+
+def _praise(source: str, row: Row, full: Row) -> str:
+    what = f"{row.success:.2f} of the texts meet their constraint (full guidance {full.success:.2f}) for {row.share:.0%} of "
+    what += "the forward evaluations."
+    if source == "base":
+        return f"Guidance seems not to be needed here. Serve preset base: {what}"
+    return f"Serve {row.name}: {what}"
+
+
+def _policy(source: str) -> dict[str, Any]:
+    return {"preset": "base"} if source == "base" else {"preset": "handoff", "gate": {"source": source}}
+
+
+def _tasks_wanted(loss: float, high: float, tasks: int, margin: float) -> int:
+    """Tasks at which an interval that narrows with the root of their number ends at the margin; full tens."""
+    room = margin - max(loss, 0.0)
+    return math.ceil(tasks * ((high - loss) / room) ** 2 / 10) * 10
 
 
 def write_report(
@@ -136,7 +159,7 @@ def write_report(
         of_family = prompts[bundle.family]
         results = content["families"][bundle.family]["intention_to_treat"]
         rows = rows_of(results, settings.widths)
-        advice, policy = advised(rows, settings)
+        advice, policy = advised(rows, settings, len(of_family))
         length = of_family[0].gen_length
         first = of_family[0]
         asked = {

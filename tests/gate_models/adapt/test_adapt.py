@@ -108,6 +108,7 @@ def result(source, success, rows, loss=0.0, width=1):
         (0.30, 0.01, 0.0, {"preset": "handoff", "gate": {"source": "value"}}),
         (0.30, 0.20, 0.02, {"preset": "handoff", "gate": {"source": "constant"}}),
         (0.30, 0.20, 0.10, {"preset": "full_cfg"}),
+        (0.30, 0.20, 0.04, {"preset": "full_cfg"}),
     ],
 )
 def test_the_first_policy_that_loses_little_for_certain_is_advised(base_loss, value_loss, constant_loss, policy):
@@ -118,6 +119,21 @@ def test_the_first_policy_that_loses_little_for_certain_is_advised(base_loss, va
         result("constant", 0.9 - constant_loss, 24.0, constant_loss),
     ]
     rows = rows_of(results, (1,))
-    words, advice = advised(rows, AdaptSettings(margin=0.05))
+    words, advice = advised(rows, AdaptSettings(margin=0.05), 100)
     assert advice == policy
     assert f"{rows[0].success:.2f}" in words or policy == {"preset": "full_cfg"}
+
+
+def test_what_is_likely_and_not_shown_is_said_so():
+    narrow = [result("full_cfg", 0.9, 32.0), result("fixed 0", 0.5, 16.0, 0.4), result("value", 0.89, 22.0, 0.01)]
+    words, policy = advised(rows_of(narrow, (1,)), AdaptSettings(margin=0.025), 100)
+    assert policy["gate"] == {"source": "value"}
+    assert "cannot exclude a loss of 0.03. About 180 tasks" in words
+
+
+def test_a_model_that_fails_is_not_helped_by_a_gate():
+    results = [result("full_cfg", 0.0, 32.0), result("fixed 0", 0.0, 16.0)]
+    results[0]["success"]["high"] = 0.03
+    words, policy = advised(rows_of(results, (1,)), AdaptSettings(), 100)
+    assert policy == {"preset": "auto"}
+    assert "does not do these tasks" in words
