@@ -104,22 +104,21 @@ def advised(rows: Sequence[Row], settings: AdaptSettings, tasks: int) -> tuple[s
     full, base = known[SHOWN["full_cfg"]], known.get(SHOWN["fixed 0"])
     if full.high < HOPELESS:
         return (
-            f"This model does not do these tasks: under full guidance {full.success:.2f} of the texts meet the constraint "
-            f"(at most {full.high:.2f}). No gate mends that; try another wording, another model or preset auto."
+            f"This model does not do these tasks: under full guidance {full.success:.2f} of the texts meet their "
+            f"constraint (at most {full.high:.2f}). No gate mends that; try another wording, another model or preset auto."
         ), {"preset": "auto"}
     offers = [("base", base), *((source, known.get(SHOWN[source])) for source in CANDIDATES)]
     cheaper = [(source, row) for source, row in offers if row is not None and row.share < 1.0]
     for source, row in cheaper:
         if row.loss_high is not None and row.loss_high <= settings.margin:
-            return f"{_praise(source, row, full)} It loses at most {row.loss_high:.3f} (95 % interval).", _policy(
-                source
-            )
+            sure = f"It loses at most {row.loss_high:.3f} (95 % interval)."
+            return f"{_praise(source, row, full)} {sure}", _policy(source)
     for source, row in cheaper:
         if row.loss is not None and row.loss_high is not None and row.loss <= settings.margin / 2:
             wanted = _tasks_wanted(row.loss, row.loss_high, tasks, settings.margin)
-            doubt = f"So few texts cannot exclude a loss of {row.loss_high:.2f}. About {wanted} tasks in the file could show"
-            doubt += (
-                f" that it is below {settings.margin:g}. Until then leave the shadow audit on, or serve full guidance."
+            doubt = (
+                f"So few texts cannot exclude a loss of {row.loss_high:.2f}. About {wanted} tasks in the file could show "
+                f"that it is below {settings.margin:g}. Until then leave the shadow audit on, or serve full guidance."
             )
             return f"{_praise(source, row, full)} {doubt}", _policy(source)
     return (
@@ -128,8 +127,10 @@ def advised(rows: Sequence[Row], settings: AdaptSettings, tasks: int) -> tuple[s
 
 
 def _praise(source: str, row: Row, full: Row) -> str:
-    what = f"{row.success:.2f} of the texts meet their constraint (full guidance {full.success:.2f}) for {row.share:.0%} of "
-    what += "the forward evaluations."
+    what = (
+        f"{row.success:.2f} of the texts meet their constraint (full guidance {full.success:.2f}) for {row.share:.0%} "
+        "of the forward evaluations."
+    )
     if source == "base":
         return f"Guidance seems not to be needed here. Serve preset base: {what}"
     return f"Serve {row.name}: {what}"
