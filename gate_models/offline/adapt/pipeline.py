@@ -71,6 +71,19 @@ class Plan:
         """About how many forward evaluations are left."""
         return self.census_rows + self.audit_rows
 
+    def described(self, processes: int) -> str:
+        """What is measured and how long it takes, in lines for a terminal."""
+        families = [
+            f"{family}: {len(prompts)} different tasks, canvas of {prompts[0].gen_length} tokens"
+            for family, prompts in self.prompts.items()
+        ]
+        with_processes = f"{processes} process{'es' if processes > 1 else ''}"
+        cost = (
+            f"about {self.rows} forward evaluations, {self.rows_per_second:.0f} a second and process: "
+            f"{self.minutes(processes):.0f} minutes with {with_processes}, and a minute or two of training a family"
+        )
+        return "\n".join([*families, cost])
+
     def minutes(self, processes: int) -> float:
         """About how long the decoding takes; the audit runs in one process."""
         return (self.census_rows / processes + self.audit_rows) / self.rows_per_second / 60

@@ -105,7 +105,8 @@ def advised(rows: Sequence[Row], settings: AdaptSettings, tasks: int) -> tuple[s
     if full.high < HOPELESS:
         return (
             f"This model does not do these tasks: under full guidance {full.success:.2f} of the texts meet their "
-            f"constraint (at most {full.high:.2f}). No gate mends that; try another wording, another model or preset auto."
+            f"constraint (at most {full.high:.2f}). No gate mends that. Try another wording, another model, or preset "
+            "auto."
         ), {"preset": "auto"}
     offers = [("base", base), *((source, known.get(SHOWN[source])) for source in CANDIDATES)]
     cheaper = [(source, row) for source, row in offers if row is not None and row.share < 1.0]
@@ -117,12 +118,13 @@ def advised(rows: Sequence[Row], settings: AdaptSettings, tasks: int) -> tuple[s
         if row.loss is not None and row.loss_high is not None and row.loss <= settings.margin / 2:
             wanted = _tasks_wanted(row.loss, row.loss_high, tasks, settings.margin)
             doubt = (
-                f"So few texts cannot exclude a loss of {row.loss_high:.2f}. About {wanted} tasks in the file could show "
-                f"that it is below {settings.margin:g}. Until then leave the shadow audit on, or serve full guidance."
+                f"So few texts cannot exclude a loss of {row.loss_high:.2f}. About {wanted} tasks in the file could "
+                f"show that it is below {settings.margin:g}. Until then leave the shadow audit on, or serve full guidance."
             )
             return f"{_praise(source, row, full)} {doubt}", _policy(source)
     return (
-        f"No gate keeps what full guidance does, which meets {full.success:.2f} of the constraints. Serve full guidance."
+        f"No gate keeps what full guidance does, which meets {full.success:.2f} of the constraints. Serve full "
+        "guidance."
     ), {"preset": "full_cfg"}
 
 

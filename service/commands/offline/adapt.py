@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -21,10 +20,6 @@ from service.commands.options import (
     from_settings,
     writable,
 )
-
-if TYPE_CHECKING:
-    from gate_models.offline.adapt.pipeline import Plan
-    from gate_models.offline.adapt.tasks import Task
 
 
 @from_settings(
@@ -55,16 +50,21 @@ def run(
 
     It says how long it will take, and asks. `astargate serve --gates OUT` serves the gates; requests name the family.
     """
-    from gate_models.offline.adapt.pipeline import StoppedError, adapt  # noqa: PLC0415  (loads torch)
+    from decoding.models.registry import load_model  # noqa: PLC0415  (loads torch)
+    from gate_models.offline.adapt.pipeline import StoppedError, adapt, make_plan  # noqa: PLC0415
     from gate_models.offline.adapt.tasks import read_tasks  # noqa: PLC0415
     from gate_models.offline.runs.process_pool import WorkerError  # noqa: PLC0415
+    from service.generation.canvas import usual_canvas  # noqa: PLC0415
 
     folder = work or out.with_name(f"{out.name}.work")
     writable(out, "--out", folder=True)
     writable(folder, "--work", folder=True)
     with failures("adapt", ValueError, OSError):
-        planned = _planned(read_tasks(tasks), folder, settings, model)
-    _ask(planned, processes, yes=yes)
+        read = read_tasks(tasks)
+        loaded = load_model(model)
+        planned = make_plan(read, folder, settings, loaded, model, lambda asked: usual_canvas(asked, loaded))
+    typer.echo(planned.described(processes))
+    _ask(yes=yes)
     with failures("adapt", ValueError, OSError, WorkerError):
         try:
             report = adapt(planned, out, processes=processes, say=typer.echo)
@@ -74,34 +74,8 @@ def run(
     typer.echo(f"report: {report}\nserve: astargate serve --model {model} --gates {out}")
 
 
-def _planned(tasks: Mapping[str, Sequence[Task]], work: Path, settings: AdaptSettings, model: str) -> Plan:
-    """The plan, on the canvases that a server gives to requests of these constraints."""
-    from decoding.constraints import Constraint  # noqa: PLC0415
-    from decoding.models.registry import load_model  # noqa: PLC0415
-    from gate_models.offline.adapt.pipeline import make_plan  # noqa: PLC0415
-    from service.generation.canvas import fitting_canvas  # noqa: PLC0415
-    from service.generation.request import CanvasRequest  # noqa: PLC0415
-    from service.http.errors import ApiError  # noqa: PLC0415
-
-    loaded = load_model(model)
-
-    def canvas_of(constraint: Constraint) -> int:
-        try:
-            return fitting_canvas(CanvasRequest(), constraint, loaded.codec, loaded.spec).gen_length
-        except ApiError as error:
-            raise ValueError(str(error)) from None
-
-    return make_plan(tasks, work, settings, loaded, model, canvas_of)
-
-
-def _ask(planned: Plan, processes: int, *, yes: bool) -> None:
-    """Say what it takes, and end the command where nobody agrees."""
-    for family, prompts in planned.prompts.items():
-        typer.echo(f"{family}: {len(prompts)} different tasks, canvas of {prompts[0].gen_length} tokens")
-    typer.echo(
-        f"about {planned.rows} forward evaluations at {planned.rows_per_second:.0f} a second and process: "
-        f"{planned.minutes(processes):.0f} minutes with {processes} processes, and a minute or two of training a family"
-    )
+def _ask(*, yes: bool) -> None:
+    """End the command where nobody agrees."""
     if yes:
         return
     if not sys.stdin.isatty():

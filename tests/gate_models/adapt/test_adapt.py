@@ -55,7 +55,7 @@ def test_it_says_what_it_takes_and_begins_only_when_asked_to(tasks, tmp_path):
     assert done.returncode == 2
     assert "give --yes" in done.stderr
     assert re.search(
-        r"one-word: 24 different tasks, canvas of 16 tokens\nabout \d+ forward evaluations at \d+", done.stdout
+        r"one-word: 24 different tasks, canvas of 16 tokens\nabout \d+ forward evaluations, \d+", done.stdout
     )
     assert not list((tmp_path / "gates").iterdir())
 
