@@ -118,7 +118,7 @@ def advised(rows: Sequence[Row], settings: AdaptSettings, tasks: int) -> tuple[s
         if row.loss is not None and row.loss_high is not None and row.loss <= settings.margin / 2:
             wanted = _tasks_wanted(row.loss, row.loss_high, tasks, settings.margin)
             doubt = (
-                f"So few texts cannot exclude a loss of {row.loss_high:.2f}. About {wanted} tasks in the file could "
+                f"So few texts cannot exclude a loss of {row.loss_high:.2f}. About {wanted} tasks could "
                 f"show that it is below {settings.margin:g}. Until then leave the shadow audit on, or serve full guidance."
             )
             return f"{_praise(source, row, full)} {doubt}", _policy(source)
