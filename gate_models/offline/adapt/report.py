@@ -119,7 +119,7 @@ def advised(rows: Sequence[Row], settings: AdaptSettings, tasks: int) -> tuple[s
             wanted = _tasks_wanted(row.loss, row.loss_high, tasks, settings.margin)
             doubt = (
                 f"So few texts cannot exclude a loss of {row.loss_high:.2f}. About {wanted} tasks could "
-                f"show that it is below {settings.margin:g}. Until then leave the shadow audit on, or serve full guidance."
+                f"show that it is below {settings.margin:g}. Until then leave the shadow audit on."
             )
             return f"{_praise(source, row, full)} {doubt}", _policy(source)
     return (
