@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from service.commands import key, models, random_model, savings, serve
 from service.commands.offline import (
+    adapt,
     bench,
     card,
     census,
@@ -74,6 +75,7 @@ app.command("run", cls=Command, rich_help_panel=SERVING)(run_command.run)
 app.add_typer(models.app, name="models", rich_help_panel=SERVING)
 app.add_typer(key.app, name="key", rich_help_panel=SERVING)
 
+app.command("adapt", cls=Command, rich_help_panel=GATES)(adapt.run)
 app.command("savings", rich_help_panel=GATES)(savings.run)
 app.add_typer(gate.app, name="gate", rich_help_panel=GATES)
 app.add_typer(drained.app, name="drained", rich_help_panel=GATES)
