@@ -9,14 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:  # names of orders are read where no tensor is
     from torch import Tensor
 
-    from decoding.sampling.kernel import Candidates
 
-ScoreFunction = Callable[["Candidates", "Tensor"], "Tensor"]
+class Candidates(Protocol):
+    """What an order may read of the candidates of M positions; `kernel.Candidates` has it, [M] each."""
+
+    @property
+    def probability(self) -> Tensor: ...
+    @property
+    def margin(self) -> Tensor: ...
+    @property
+    def entropy(self) -> Tensor: ...
+    @property
+    def conditional(self) -> Tensor: ...
+    @property
+    def boost(self) -> Tensor: ...
+
+
+ScoreFunction = Callable[[Candidates, "Tensor"], "Tensor"]
 """(candidates of M positions, order uniforms [M]) -> scores [M]."""
 CONFIDENCE: Final = "confidence"
 """The order that ranks by the request's kind of confidence, guided or not."""

@@ -17,7 +17,7 @@ from service.schemas.tokenize import DetokenizeReply, DetokenizeRequest, Tokeniz
 from service.workers import WorkerLane
 
 router = APIRouter(tags=["catalogue"], route_class=BoundedRoute)
-_RESPONSES = examples.errors(400, 404, 413, 422, 503)
+_RESPONSES = examples.errors(400, 404, 413, 422, 429, 500, 503)
 
 
 @router.post("/tokenize", responses=_RESPONSES, summary="A text as tokens")
