@@ -121,7 +121,7 @@ class Copy:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         for package in ("decoding", "gate_models", "service"):
-            shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / package, folder / package)  # bytecode too: what is not edited is not compiled again
 
     def edit(self, what: str, path: str, old: str, new: str) -> None:
         """Replace `old`, which stands there once, in a file that the recipe names."""

@@ -66,7 +66,7 @@ def test_a_clock_that_jumps_ends_no_deadline_no_lease_and_no_limit(spawn, fault)
     """What a server waits for is measured with a clock that nobody sets; leases are the database's."""
     options = ("--committor-inline-rows", "0", "--lease-seconds", "600", "--key-requests-per-minute", "600")
     process: ServerProcess = spawn(*options, fault=fault).wait_for(200)
-    running = process.client.post("/committor", json={**JOB, "gen_length": 16, "rollouts": 200}).json()["id"]
+    running = process.client.post("/committor", json={**JOB, "gen_length": 16, "rollouts": 80}).json()["id"]
     wait_until(
         lambda: process.client.get(f"/committor/{running}").json(),
         lambda job: job["progress"]["rollouts"] > 0,

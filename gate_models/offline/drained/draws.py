@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -45,7 +46,7 @@ NEVER: Final = DrainedGate(0.0)
 """Asked before every step and never below its threshold: the run records what every `drained` gate reads."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Draw:
     """One request to measure. `audit`: its prompt has no say in the choice of the threshold."""
 
@@ -60,7 +61,7 @@ class Draw:
     order: str
     plausibility: float | None = None
 
-    @property
+    @cached_property
     def family(self) -> str | None:
         """Of the constraint; None where it belongs to no benchmark."""
         return parse(self.prompt.constraint).family

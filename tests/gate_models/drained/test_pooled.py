@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from pathlib import Path
 
@@ -99,10 +100,15 @@ def test_runs_are_kept_and_of_one_model(tmp_path: Path) -> None:
         own.measure(tiny_model(), dataclasses.replace(PLAN, seed=1), path)
 
 
+@functools.cache
+def _drawn(family: str) -> list[Draw]:
+    """The draws of a family."""
+    return [draw for draw in draws(mini().spec, PooledSettings()) if draw.family == family]
+
+
 def _pairs(lost: dict[own.Gate, int], *, family: str = "commongen-k3") -> list[own.Pair]:
     """400 pairs; `lost`: how many of each hundred a gate of the grid loses. Gates with a later start take more rows."""
-    drawn = [draw for draw in draws(mini().spec, PooledSettings(pairs=4000)) if draw.family == family]
-    pairs = []
+    drawn, pairs = _drawn(family), []
     for index in range(400):
         draw = dataclasses.replace(
             drawn[index % len(drawn)], index=index, prompt=dataclasses.replace(drawn[0].prompt, id=f"p{index}"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -144,15 +145,31 @@ def test_every_tail(spawn):
     one()
 
 
+def drawn(strategy, count):
+    """`count` values of a strategy, the same in every run: for requests that are sent at once and decoded together."""
+    values = []
+
+    @settings(QUIET, max_examples=count)
+    @given(value=strategy)
+    def one(value):
+        values.append(value)
+
+    one()
+    return values
+
+
+def sent(server, requests):
+    """Each (path, body) with its answer, sixteen at a time."""
+    with ThreadPoolExecutor(16) as pool:
+        replies = pool.map(lambda request: server.client.post(request[0], json=request[1]), requests)
+        return list(zip(requests, replies, strict=True))
+
+
 def test_most_valid_requests_are_served(server):
     """A refusal is right where a canvas is too short for its constraint or a gate was not measured there; few are."""
     served = Counter()
-
-    @settings(QUIET, max_examples=150)
-    @given(request=valid.requests())
-    def one(request):
-        path, body = request
-        reply = server.client.post(path, json={**body, "deadline_s": 300})
+    requests = [(path, {**body, "deadline_s": 600}) for path, body in drawn(valid.requests(), 150)]
+    for (path, body), reply in sent(server, requests):
         assert reply.status_code in {200, 422}, (body, reply.text)
         served[reply.status_code] += 1
         if reply.status_code == 422:
@@ -162,24 +179,16 @@ def test_most_valid_requests_are_served(server):
             assert "event: done" in reply.text or "data: [DONE]" in reply.text, body
         else:
             assert len(reply.json()["samples" if path == "/generate" else "choices"]) == body["n"]
-
-    one()
     assert served[200] > MOST * served[422], served
     server.wait_idle()
 
 
 def test_valid_measurements_are_made(server):
     served = Counter()
-
-    @settings(QUIET, max_examples=12)
-    @given(body=valid.measurements())
-    def one(body):
-        reply = server.client.post("/committor", json=body)
+    for (_, body), reply in sent(server, [("/committor", body) for body in drawn(valid.measurements(), 12)]):
         assert reply.status_code in {200, 202, 422}, (body, reply.text)
         served[reply.status_code] += 1
         if reply.status_code == 422:
             assert error_of(reply)["param"], (body, reply.text)
             served[error_of(reply)["message"][:100]] += 1
-
-    one()
     assert served[200] + served[202] > MOST * served[422], served
