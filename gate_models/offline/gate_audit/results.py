@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gate_models.offline.gate_audit.arms import Arms
 from gate_models.offline.scorers.fluency import Fluency
-from gate_models.statistics.bootstrap import bootstrap
+from gate_models.statistics.bootstrap import bootstrap, difference_of_success
 from gate_models.statistics.intervals import Estimate
 
 
@@ -35,7 +35,7 @@ class SourceResult:
 
 def paired(one: Arms, other: Arms) -> Estimate:
     """Success of `one` less `other`, run by run, averaged over each prompt's samples; bootstrap over prompts."""
-    return bootstrap(one.by_prompt(one.success - other.success))
+    return difference_of_success(one.by_prompt(one.success - other.success))
 
 
 def at_same_rows(arms: Arms, fixed: Sequence[Arms]) -> Estimate:
@@ -51,7 +51,7 @@ def at_same_rows(arms: Arms, fixed: Sequence[Arms]) -> Estimate:
     gap = costs[right] - costs[right - 1]
     share = 0.0 if gap == 0 else (budget - costs[right - 1]) / gap
     mixture = (1 - share) * ordered[right - 1].success + share * ordered[right].success
-    return bootstrap(arms.by_prompt(arms.success - mixture))
+    return difference_of_success(arms.by_prompt(arms.success - mixture))
 
 
 def results(arms: Iterable[Arms], fluency: Fluency, kept: NDArray[np.bool_] | None = None) -> list[SourceResult]:

@@ -26,7 +26,7 @@ from decoding.request.job import Anchor, Job, regime_of
 from decoding.sampling.block_schedule import step_at
 from decoding.sampling.noise import NoiseKey
 from gate_models.gates.calibrated.constant import ConstantCut, earliest_safe
-from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task
+from gate_models.offline.benchmarks.tasks import TaskPrompt, family_of, load_task
 from gate_models.offline.gate_training.settings import ConstantPlan
 
 GRID: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -61,7 +61,7 @@ def _job(model: DenoisingModel, prompt: TaskPrompt, plan: ConstantPlan, width: i
         steps=prompt.steps,
         policy=resolve_policy("handoff", given),
         noise=NoiseKey(plan.seed, arm=prompt.id),
-        family=parse(prompt.constraint).family,
+        family=family_of(prompt),
     )
 
 
