@@ -13,17 +13,20 @@ from typing import Any, Final
 
 import jinja2
 
+from decoding.policy.gate import GATE_DEFAULTS
 from gate_models.gates.learned.bundle import GateBundle
 from gate_models.offline.adapt.settings import AdaptSettings
 from gate_models.offline.adapt.tasks import split_counts
 from gate_models.offline.benchmarks.tasks import TaskPrompt
 
-CANDIDATES: Final = ("value", "policy", "constant")
+VALUE: Final = f"value {GATE_DEFAULTS['row_price']:g}"
+"""The audit's name of the `value` gate at the price of a row that a request gets by default."""
+CANDIDATES: Final = (VALUE, "policy", "constant")
 """Sources in the order in which they are considered. All were made on other prompts: the audit chooses little."""
 SHOWN: Final = {
     "full_cfg": "full guidance",
     "fixed 0": "no guidance",
-    "value": "gate 'value'",
+    VALUE: "gate 'value'",
     "policy": "gate 'policy'",
     "constant": "one cut for the family",
 }
@@ -41,8 +44,8 @@ class Row:
     name: str
     width: int
     success: float
-    low: float
     high: float
+    """Upper end of the 95 % interval of `success`."""
     loss: float | None
     """Success of full guidance less this one's."""
     loss_low: float | None
@@ -86,7 +89,6 @@ def _row(result: Mapping[str, Any], full: Mapping[str, Any]) -> Row:
         name=SHOWN[result["source"]],
         width=result["width"],
         success=result["success"]["value"],
-        low=result["success"]["low"],
         high=result["success"]["high"],
         loss=None if gained is None else 0.0 - gained["value"],
         loss_low=None if gained is None else 0.0 - gained["high"],
@@ -139,7 +141,11 @@ def _praise(source: str, row: Row, full: Row) -> str:
 
 
 def _policy(source: str) -> dict[str, Any]:
-    return {"preset": "base"} if source == "base" else {"preset": "handoff", "gate": {"source": source}}
+    return (
+        {"preset": "base"}
+        if source == "base"
+        else {"preset": "handoff", "gate": {"source": source.split(maxsplit=1)[0]}}
+    )
 
 
 def _tasks_wanted(loss: float, high: float, tasks: int, margin: float) -> int:

@@ -9,12 +9,12 @@ import sys
 
 import pytest
 
-from gate_models.offline.adapt.report import advised, rows_of
+from gate_models.offline.adapt.report import VALUE, advised, rows_of
 from gate_models.offline.adapt.settings import AdaptSettings
 from tests.service.process import ROOT
 
 KINDS = ("dog", "cat", "horse", "bird", "cow", "boat", "car", "girl")
-SMALL = ("--rollouts", "1", "--samples", "1", "--trees", "10")
+SMALL = ("--rollouts", "1", "--samples", "1", "--trees", "10", "--canvas", "8")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_it_says_what_it_takes_and_begins_only_when_asked_to(tasks, tmp_path):
     assert done.returncode == 2
     assert "give --yes" in done.stderr
     assert re.search(
-        r"one-word: 24 different tasks, canvas of 16 tokens\nabout \d+ forward evaluations, \d+", done.stdout
+        r"one-word: 24 different tasks, canvas of 8 tokens\nabout \d+ forward evaluations, \d+", done.stdout
     )
     assert not list((tmp_path / "gates").iterdir())
 
@@ -68,11 +68,15 @@ def test_the_gate_serves_its_family_and_nobody_else(adapted, server, spawn):
         "prompt": "Write one sentence about a dog.",
         "constraint": {"type": "contains", "phrases": ["dog", "park"]},
         "family": "one-word",
+        "gen_length": 8,
         "seed": 3,
     }
     before = server.generate(asked)["samples"][0]["gate"]
     assert (before["source"], before["evidence"]) == ("drained", "pooled")
-    for source in ("constant", "policy"):
+    listed = own.client.get("/v1/gates").json()["data"]
+    sources = {gate["source"] for gate in listed if gate["family"] == "one-word"} & {"constant", "policy", "value"}
+    assert sources
+    for source in sources:
         policy = {"preset": "handoff", "gate": {"source": source}, "on_fallback": "reject"}
         gate = own.generate({**asked, "policy": policy})["samples"][0]["gate"]
         assert (gate["source"], gate["evidence"], gate["fallback_reason"]) == (source, "audited", None)
@@ -115,7 +119,7 @@ def test_the_first_policy_that_loses_little_for_certain_is_advised(base_loss, va
     results = [
         result("full_cfg", 0.9, 32.0),
         result("fixed 0", 0.9 - base_loss, 16.0, base_loss),
-        result("value", 0.9 - value_loss, 22.0, value_loss),
+        result(VALUE, 0.9 - value_loss, 22.0, value_loss),
         result("constant", 0.9 - constant_loss, 24.0, constant_loss),
     ]
     rows = rows_of(results, (1,))
@@ -125,7 +129,7 @@ def test_the_first_policy_that_loses_little_for_certain_is_advised(base_loss, va
 
 
 def test_what_is_likely_and_not_shown_is_said_so():
-    narrow = [result("full_cfg", 0.9, 32.0), result("fixed 0", 0.5, 16.0, 0.4), result("value", 0.89, 22.0, 0.01)]
+    narrow = [result("full_cfg", 0.9, 32.0), result("fixed 0", 0.5, 16.0, 0.4), result(VALUE, 0.89, 22.0, 0.01)]
     words, policy = advised(rows_of(narrow, (1,)), AdaptSettings(margin=0.025), 100)
     assert policy["gate"] == {"source": "value"}
     assert "cannot exclude a loss of 0.03. About 180 tasks" in words
