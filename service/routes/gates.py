@@ -27,7 +27,10 @@ CONFIDENCE: Final = 0.95
 SHOWN: Final = 64
 """Characters of an unknown family that an error repeats."""
 Evidence = Annotated[
-    bool, Query(description="Add how each gate was made: losses by threshold, prompts, seeds. Ten times as long.")
+    bool,
+    Query(
+        description="Add how each gate was made (losses by threshold, prompts, seeds) and its margins: twice as long."
+    ),
 ]
 _SHOWN: Final = ("task", "prompts", "runs", "rollouts", "fates", "horizons", "seed", "data_hash", "notes")
 
@@ -38,7 +41,7 @@ async def gates(service: ServiceDep, evidence: Evidence = False) -> GateList:
     backend = service.backend
     listed, pooled = _listed(service), None if backend.pooled is None else _pooled(backend.pooled)
     if not evidence:
-        listed = [info.model_copy(update={"evidence": {}}) for info in listed]
+        listed = [info.model_copy(update={"evidence": {}, "margins": []}) for info in listed]
         pooled = pooled and pooled.model_copy(update={"evidence": {}})
     return GateList(data=listed, refused=[reason for _, reason in backend.gates.refused], pooled=pooled)
 

@@ -82,7 +82,7 @@ class GateInfo(Reply):
     """Fractions of the steps before which a learned gate decides."""
 
     margins: list[CertifiedMargin]
-    """Of a `risk` or a `drained` gate."""
+    """Of a `risk` or a `drained` gate. In the list only with ?evidence=true."""
 
     evidence: dict[str, Any]
     """
