@@ -102,7 +102,8 @@ def make_plan(
     `name` loads `model` in other processes. `canvas_of` is the canvas that a request of a constraint gets. Raises
     `TasksError`.
     """
-    prompts = write_prompts(tasks, work / "tasks", canvas_of)
+    given = settings.gen_length
+    prompts = write_prompts(tasks, work / "tasks", canvas_of if given is None else lambda constraint: given)
     for family, of_family in prompts.items():
         if of_family[0].gen_length > model.spec.max_canvas:
             raise TasksError(

@@ -41,8 +41,8 @@ class Row:
     name: str
     width: int
     success: float
-    low: float
     high: float
+    """Upper end of the 95 % interval of `success`."""
     loss: float | None
     """Success of full guidance less this one's."""
     loss_low: float | None
@@ -86,7 +86,6 @@ def _row(result: Mapping[str, Any], full: Mapping[str, Any]) -> Row:
         name=SHOWN[result["source"]],
         width=result["width"],
         success=result["success"]["value"],
-        low=result["success"]["low"],
         high=result["success"]["high"],
         loss=None if gained is None else 0.0 - gained["value"],
         loss_low=None if gained is None else 0.0 - gained["high"],

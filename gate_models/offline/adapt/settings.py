@@ -15,6 +15,8 @@ class AdaptSettings:
     """Fresh texts of each audit prompt."""
     tail_widths: tuple[int, ...] = (1,)
     """Tail widths that gates are made for; 1 is always there."""
+    gen_length: int | None = None
+    """Canvas length in tokens; gates serve it alone."""
     margin: float = 0.05
     """Success that a gate may lose, at the upper end of its 95 % interval, to be recommended."""
     trees: int = 200

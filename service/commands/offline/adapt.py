@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from service.commands.options import (
     FILES,
     MACHINE,
     MEASUREMENT,
+    OPTIONS,
     PROMPTS,
     Opt,
     failures,
@@ -26,7 +28,11 @@ from service.commands.options import (
     AdaptSettings,
     "adapt",
     panel=MEASUREMENT,
-    options={"samples": Opt(minimum=1, panel=PROMPTS), "tail_widths": Opt(panel=DECODING)},
+    options={
+        "samples": Opt(minimum=1, panel=PROMPTS),
+        "tail_widths": Opt(panel=DECODING),
+        "gen_length": replace(OPTIONS["gen_length"], shown="what a request gets"),
+    },
 )
 def run(
     settings: AdaptSettings,

@@ -14,7 +14,7 @@ from gate_models.offline.adapt.settings import AdaptSettings
 from tests.service.process import ROOT
 
 KINDS = ("dog", "cat", "horse", "bird", "cow", "boat", "car", "girl")
-SMALL = ("--rollouts", "1", "--samples", "1", "--trees", "10")
+SMALL = ("--rollouts", "1", "--samples", "1", "--trees", "10", "--canvas", "8")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def test_it_says_what_it_takes_and_begins_only_when_asked_to(tasks, tmp_path):
     assert done.returncode == 2
     assert "give --yes" in done.stderr
     assert re.search(
-        r"one-word: 24 different tasks, canvas of 16 tokens\nabout \d+ forward evaluations, \d+", done.stdout
+        r"one-word: 24 different tasks, canvas of 8 tokens\nabout \d+ forward evaluations, \d+", done.stdout
     )
     assert not list((tmp_path / "gates").iterdir())
 
@@ -68,11 +68,15 @@ def test_the_gate_serves_its_family_and_nobody_else(adapted, server, spawn):
         "prompt": "Write one sentence about a dog.",
         "constraint": {"type": "contains", "phrases": ["dog", "park"]},
         "family": "one-word",
+        "gen_length": 8,
         "seed": 3,
     }
     before = server.generate(asked)["samples"][0]["gate"]
     assert (before["source"], before["evidence"]) == ("drained", "pooled")
-    for source in ("constant", "policy"):
+    listed = own.client.get("/v1/gates").json()["data"]
+    sources = {gate["source"] for gate in listed if gate["family"] == "one-word"} & {"constant", "policy", "value"}
+    assert sources
+    for source in sources:
         policy = {"preset": "handoff", "gate": {"source": source}, "on_fallback": "reject"}
         gate = own.generate({**asked, "policy": policy})["samples"][0]["gate"]
         assert (gate["source"], gate["evidence"], gate["fallback_reason"]) == (source, "audited", None)
