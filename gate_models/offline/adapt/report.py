@@ -13,17 +13,20 @@ from typing import Any, Final
 
 import jinja2
 
+from decoding.policy.gate import GATE_DEFAULTS
 from gate_models.gates.learned.bundle import GateBundle
 from gate_models.offline.adapt.settings import AdaptSettings
 from gate_models.offline.adapt.tasks import split_counts
 from gate_models.offline.benchmarks.tasks import TaskPrompt
 
-CANDIDATES: Final = ("value", "policy", "constant")
+VALUE: Final = f"value {GATE_DEFAULTS['row_price']:g}"
+"""The audit's name of the `value` gate at the price of a row that a request gets by default."""
+CANDIDATES: Final = (VALUE, "policy", "constant")
 """Sources in the order in which they are considered. All were made on other prompts: the audit chooses little."""
 SHOWN: Final = {
     "full_cfg": "full guidance",
     "fixed 0": "no guidance",
-    "value": "gate 'value'",
+    VALUE: "gate 'value'",
     "policy": "gate 'policy'",
     "constant": "one cut for the family",
 }
@@ -138,7 +141,9 @@ def _praise(source: str, row: Row, full: Row) -> str:
 
 
 def _policy(source: str) -> dict[str, Any]:
-    return {"preset": "base"} if source == "base" else {"preset": "handoff", "gate": {"source": source}}
+    if source == "base":
+        return {"preset": "base"}
+    return {"preset": "handoff", "gate": {"source": "value" if source == VALUE else source}}
 
 
 def _tasks_wanted(loss: float, high: float, tasks: int, margin: float) -> int:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from gate_models.offline.adapt.report import advised, rows_of
+from gate_models.offline.adapt.report import VALUE, advised, rows_of
 from gate_models.offline.adapt.settings import AdaptSettings
 from tests.service.process import ROOT
 
@@ -119,7 +119,7 @@ def test_the_first_policy_that_loses_little_for_certain_is_advised(base_loss, va
     results = [
         result("full_cfg", 0.9, 32.0),
         result("fixed 0", 0.9 - base_loss, 16.0, base_loss),
-        result("value", 0.9 - value_loss, 22.0, value_loss),
+        result(VALUE, 0.9 - value_loss, 22.0, value_loss),
         result("constant", 0.9 - constant_loss, 24.0, constant_loss),
     ]
     rows = rows_of(results, (1,))
@@ -129,7 +129,7 @@ def test_the_first_policy_that_loses_little_for_certain_is_advised(base_loss, va
 
 
 def test_what_is_likely_and_not_shown_is_said_so():
-    narrow = [result("full_cfg", 0.9, 32.0), result("fixed 0", 0.5, 16.0, 0.4), result("value", 0.89, 22.0, 0.01)]
+    narrow = [result("full_cfg", 0.9, 32.0), result("fixed 0", 0.5, 16.0, 0.4), result(VALUE, 0.89, 22.0, 0.01)]
     words, policy = advised(rows_of(narrow, (1,)), AdaptSettings(margin=0.025), 100)
     assert policy["gate"] == {"source": "value"}
     assert "cannot exclude a loss of 0.03. About 180 tasks" in words
