@@ -141,11 +141,9 @@ def _praise(source: str, row: Row, full: Row) -> str:
 
 
 def _policy(source: str) -> dict[str, Any]:
-    return (
-        {"preset": "base"}
-        if source == "base"
-        else {"preset": "handoff", "gate": {"source": source.split(maxsplit=1)[0]}}
-    )
+    if source == "base":
+        return {"preset": "base"}
+    return {"preset": "handoff", "gate": {"source": "value" if source == VALUE else source}}
 
 
 def _tasks_wanted(loss: float, high: float, tasks: int, margin: float) -> int:

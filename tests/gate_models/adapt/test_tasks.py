@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from gate_models.offline.adapt.pipeline import own_tasks
 from gate_models.offline.adapt.tasks import FEWEST, TasksError, read_tasks, split_counts, write_prompts
 from gate_models.offline.benchmarks.tasks import family_of, load_task, task_names
+from tests.service.process import ROOT
 
 KINDS = ("dog", "cat", "cow", "pig", "owl", "fox", "hen")
 ANIMALS = [f"{size} {kind}" for size in ("big", "small", "old", "wet") for kind in KINDS]
@@ -92,3 +94,11 @@ def test_too_few_tasks_are_refused(tmp_path):
 def test_a_constraint_s_own_family_is_the_default(tmp_path):
     lines = [line(animal, family=None, constraint={"type": "no_comma"}) for animal in ANIMALS]
     assert list(read_tasks(written(tmp_path / "tasks.jsonl", *lines))) == ["ifeval-no-comma"]
+
+
+def test_the_tutorial_s_file_is_one(tmp_path, monkeypatch):
+    page = (ROOT / "docs" / "own-tasks.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], {})
+    tasks = read_tasks(tmp_path / "tasks.jsonl")
+    assert {family: len(of_family) for family, of_family in tasks.items()} == {"animals-at-work": 240}
