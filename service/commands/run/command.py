@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
-from typing import Annotated, Any
+from importlib.util import find_spec
+from typing import Annotated, Any, Final
 
 import typer
 
 from service.commands.options import DECODING, MACHINE, Opt, earlier_names, from_settings
 from service.commands.run.options import RunOptions
 
-MODEL_HELP = "Model to load: `mini`, a checkpoint folder or owner/name on the hub (`astargate models`)."
+CLIENT: Final = "astargate_client"
+NO_CLIENT: Final = "--url needs the client: pip install ./clients/python, in a checkout (`make serve` does it)"
+MODEL_HELP: Final = "Model to load: `mini`, a checkpoint folder or owner/name on the hub (`astargate models`)."
 
 
 @earlier_names(gen_length="canvas", n="samples")
@@ -61,7 +64,7 @@ def _answered(body: dict[str, Any], url: str | None, model: str, device: str, *,
     from rich.console import Console  # noqa: PLC0415
 
     from service.commands.run.check import checked  # noqa: PLC0415
-    from service.commands.run.remote import ask  # noqa: PLC0415
+    from service.commands.run.events import FailedError  # noqa: PLC0415
     from service.commands.run.view import Screen, coloured, plain  # noqa: PLC0415
 
     if url is None:
@@ -72,6 +75,10 @@ def _answered(body: dict[str, Any], url: str | None, model: str, device: str, *,
         if screen is not None:
             open_screens.enter_context(screen)
         if url is not None:
+            if find_spec(CLIENT) is None:
+                raise FailedError(NO_CLIENT)
+            from service.commands.run.remote import ask  # noqa: PLC0415  (needs the client)
+
             answer = ask(url, body, screen)
         else:
             from service.commands.run.local import decode  # noqa: PLC0415  (loads torch)

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any
 
+from astargate_client import AstargateError, Client, InvalidRequestError, ReopenEvent, StepEvent, Stream
 from service.commands.run.events import Committed, FailedError, RefusedError, Reopened, Watch
-
-if TYPE_CHECKING:
-    from astargate_client import Client, Stream
-
-PACKAGE: Final = "astargate_client"
 
 
 def ask(url: str, body: Mapping[str, Any], watch: Watch | None = None) -> dict[str, Any]:
     """Send `body` to the server at `url`; `watch` sees the text grow. Raises `FailedError`."""
-    if find_spec(PACKAGE) is None:
-        raise FailedError("--url needs the client: pip install ./clients/python, in a checkout (`make serve` does it)")
-    from astargate_client import AstargateError, Client, InvalidRequestError  # noqa: PLC0415  (an optional package)
-
     rest = {name: value for name, value in body.items() if name != "prompt"}
     try:
         with Client(url) as client:
@@ -34,8 +25,6 @@ def ask(url: str, body: Mapping[str, Any], watch: Watch | None = None) -> dict[s
 
 def _watched(client: Client, prompt: str, rest: Mapping[str, Any], watch: Watch) -> dict[str, Any]:
     """The answer, its events told to `watch` as they come."""
-    from astargate_client import ReopenEvent, StepEvent  # noqa: PLC0415  (as above)
-
     with client.stream(prompt, extra_body=rest) as events:
         for event in events:
             if isinstance(event, StepEvent):
