@@ -77,7 +77,7 @@ def test_a_run_prints_text_and_ledger(server):
         (("a", "--policy", "hand_off"), "did you mean 'handoff'?"),
         (("a", "--policy", "value:k8:zz"), "option 'zz' is unknown"),
         (("a", "--policy", '{"presett": "auto"}'), "did you mean 'preset'?"),
-        (("a", "--policy", '["auto"]'), "--policy"),
+        (("a", "--policy", '["auto"]'), "is no policy"),
         (("a", "--gate", "drain"), "did you mean 'drained'?"),
         (("a", "--gate", "never:1"), "takes no number"),
         (("a", "--policy", "full_cfg", "--tail-width", "3"), "policy.tail_width is not used"),
