@@ -33,7 +33,7 @@ from service.routes import (
     openai_text,
     playground,
 )
-from service.schemas.generate import HandoffEvent, ReopenEventReply, StepEventReply
+from service.schemas.generate import CanvasEvent, HandoffEvent, ReopenEventReply, StepEventReply
 
 FIRST_ERROR = 400
 _DESCRIPTION = """Decodes text from masked diffusion language models under constraints, with classifier-free guidance
@@ -53,7 +53,12 @@ class Api(FastAPI):
                         answer["content"]["application/json"]["example"]["error"].setdefault("param", None)
         document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         document["security"] = [{}, {"key": []}]  # a server without keys asks for none
-        for event in (StepEventReply, HandoffEvent, ReopenEventReply):  # no path returns them but inside a stream
+        for event in (
+            CanvasEvent,
+            StepEventReply,
+            HandoffEvent,
+            ReopenEventReply,
+        ):  # no path returns them but inside a stream
             document["components"]["schemas"][event.__name__] = event.model_json_schema()
         return document
 

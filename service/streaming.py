@@ -1,4 +1,6 @@
-"""Server-sent events of one request: step, handoff, sample, done, error. `done` holds what the plain answer holds.
+"""Server-sent events of one request: canvas (of a template), step, handoff, reopen, sample, done, error.
+
+`done` holds what the plain answer holds.
 
 A slow reader gets several steps in one write. What waits for it is bounded by the steps of its canvases.
 """
@@ -25,7 +27,7 @@ from service.generation.prepare import Prepared
 from service.http.disconnect import ClientGoneError, StreamEndedError, unless_gone
 from service.http.errors import answer_to
 from service.lifecycle import Service
-from service.schemas.generate import HandoffEvent, ReopenEventReply, Sample, StepEventReply
+from service.schemas.generate import CanvasEvent, HandoffEvent, ReopenEventReply, Sample, StepEventReply
 
 KEEP_ALIVE = b": keep-alive\n\n"
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
@@ -108,6 +110,7 @@ class SampleView:
         self.sample: Sample | None = None
         self._handoff_sent = handle.job.attempt(0).starts_base
         self._last_handoff: int | None = None
+        self._begun = False
 
     def new_events(self) -> list[bytes]:
         """Events since the last call, as bytes."""
@@ -115,12 +118,24 @@ class SampleView:
             return []
         # Asked before the events are taken, so that the last one precedes the end; `Generation.update` raises failures.
         done = self.handle.done and self.handle.error is None
-        parts = [part for event in self.handle.take_events() for part in self.step(event)]
+        parts = [] if self._begun else self.begin()
+        self._begun = True
+        parts += [part for event in self.handle.take_events() for part in self.step(event)]
         if done:
             outcome = self.handle.result()
             self.sample = self._finish(outcome)
             parts += self.end(outcome, self.sample)
         return parts
+
+    def begin(self) -> list[bytes]:
+        """The first events of the sample: the canvas of a template, whose fixed texts no step commits."""
+        template = self.handle.job.template
+        if template is None:
+            return []
+        canvas = list(template.ids)
+        pieces = self.stream.backend.model.codec.pieces(canvas)
+        reply = CanvasEvent(index=self.index, canvas=canvas, pieces=pieces, positions=list(template.open))
+        return [sse("canvas", reply.model_dump_json())]
 
     def end(self, outcome: DecodingResult, sample: Sample) -> list[bytes]:
         """The last events of the sample."""
@@ -162,6 +177,6 @@ class SampleView:
             index=self.index,
             step=step,
             fraction=step / job.steps,
-            committed_fraction=1.0 - (masked or 0) / job.gen_length,
+            committed_fraction=1.0 - (masked or 0) / job.open_length,
         )
         return [sse("handoff", reply.model_dump_json())]

@@ -184,7 +184,7 @@ def result_of(handle: Handle) -> DecodingResult:
         run=gated.job,
         tokens=tuple(state.tokens.tolist()),
         content=tuple(content),
-        finish_reason="stop" if len(content) < state.job.gen_length else "length",
+        finish_reason="stop" if state.job.template or len(content) < state.job.gen_length else "length",
         steps=state.step,
         ledger=state.ledger,
         trace=state.trace if repair_loop is None else repair_loop.trace(),

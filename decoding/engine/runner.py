@@ -46,7 +46,9 @@ class _Row:
     prompt_length: int
     scored: NDArray[np.int64]
     kept: KVCache | None
-    """The request's own as of the start of the step: one that is cancelled meanwhile lets go of it."""
+    """The request's own as of the start of the step: one that is cancelled meanwhile lets go of it. None where the
+    step runs whole rows.
+    """
     features: Tensor = field(default_factory=lambda: torch.empty(0))
 
     def reusing(self) -> ReuseRow:
@@ -122,10 +124,11 @@ class Runner:
         """The request's conditional row and, while it is guided, its unconditional one."""
         prompt, canvas = list(request.job.prompt_ids), request.tokens.tolist()
         scored = request.scored()
-        rows = [_Row(request, "conditional", prompt + canvas, len(prompt), scored, request.kept)]
+        kept = None if request.mending else request.kept
+        rows = [_Row(request, "conditional", prompt + canvas, len(prompt), scored, kept)]
         if request.phase == "guided":
             hidden = self.model.spec.unconditional_prompt(prompt)
-            rows.append(_Row(request, "unconditional", hidden + canvas, len(prompt), scored, request.kept))
+            rows.append(_Row(request, "unconditional", hidden + canvas, len(prompt), scored, kept))
         return rows
 
     def _padded(self, row: _Row) -> int:
@@ -170,8 +173,7 @@ class Runner:
 
     def _charge(self, row: _Row, tokens: int) -> None:
         request = row.request
-        probing = request.rechecking and row.branch == "unconditional"
-        request.ledger.charge(row.branch, "probe" if probing else request.job.purpose, tokens=tokens)
+        request.ledger.charge(row.branch, request.purpose(row.branch), tokens=tokens)
         self.counts.rows[row.branch] += 1
 
     def _candidates(self, pairs: list[list[_Row]]) -> dict[int, StepResult]:
@@ -226,6 +228,7 @@ def _position_settings(rows: list[_Row], device: torch.device) -> PositionSettin
 
     jobs = [row.request.job for row in rows]
     uniforms = np.concatenate([row.request.uniforms(row.scored) for row in rows])
+    standing = np.concatenate([row.request.standing[row.scored] for row in rows])
     return PositionSettings(
         scale=spread([job.policy.guidance_scale for job in jobs]),
         uniforms=torch.from_numpy(uniforms).to(device),
@@ -233,4 +236,5 @@ def _position_settings(rows: list[_Row], device: torch.device) -> PositionSettin
         top_p=spread([job.sampling.top_p for job in jobs]),
         blocked=spread([float(job.sampling.suppress_eos) for job in jobs]) > 0,
         plausibility=spread([job.policy.plausibility or 0.0 for job in jobs]),
+        standing=torch.from_numpy(standing).to(device),
     )

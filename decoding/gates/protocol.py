@@ -34,6 +34,8 @@ class Regime:
     top_p: float = 1.0
     plausibility: float | None = None
     tail_rule: str = "top_k"
+    tail_schedule: str = "constant"
+    tail_mend: int | None = None
     tail_temperature: float | None = None
 
 

@@ -13,6 +13,7 @@ from decoding.models.protocol import ReuseMode
 from decoding.policy.checks import PolicyError, one_of, whole, within
 from decoding.policy.gate import GateSettings
 from decoding.policy.repair import REOPEN, Repair
+from decoding.sampling.block_schedule import CONSTANT, TAIL_SCHEDULES, TailSchedule
 from decoding.sampling.commit_order import guidance_first_orders, guided_orders, order_names
 from decoding.sampling.tail_rule import TOP_K, tail_rules
 
@@ -26,6 +27,7 @@ TAIL_REFRESH: Final = 8
 NEEDS_REUSE: Final = "needs tail_reuse: it says how often what is reused is computed again"
 MAX_GUIDANCE_SCALE: Final = 20.0
 MAX_TEMPERATURE: Final = 5.0
+MAX_MEND: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,14 @@ class DecodingPolicy:
     tail_rule: str = TOP_K
     """Which positions of a wide base step are committed together: the best (`top_k`), or only some that go well
     together.
+    """
+    tail_schedule: TailSchedule = CONSTANT
+    """How many positions a wide base step commits: `tail_width` each, or as many in all with few at first and many at
+    the end (`growing`).
+    """
+    tail_mend: int | None = None
+    """Passes over a finished wide tail, a row each: every so many of its tokens are looked at again together, and those
+    that have become unlikely or repeat a neighbour are drawn anew; None: no pass.
     """
     tail_temperature: float | None = None
     """Temperature of base steps after a handoff; None: the request's."""
@@ -119,6 +129,11 @@ class DecodingPolicy:
         one_of("tail_rule", self.tail_rule, tail_rules())
         if self.tail_rule != TOP_K and self.tail_width == 1:
             raise PolicyError("tail_rule", "needs tail_width > 1: it chooses among several positions of a step")
+        one_of("tail_schedule", self.tail_schedule, TAIL_SCHEDULES)
+        if self.tail_schedule != CONSTANT and self.tail_width == 1:
+            raise PolicyError("tail_schedule", "needs tail_width > 1: it shares several positions a step out anew")
+        if self.tail_mend is not None:
+            self._check_mend(self.tail_mend)
         if self.tail_temperature is not None:
             within("tail_temperature", self.tail_temperature, 0.0, MAX_TEMPERATURE)
             if self.guidance_scale == 0.0 or self.never_base:
@@ -148,6 +163,17 @@ class DecodingPolicy:
         elif self.tail_refresh != TAIL_REFRESH:
             raise PolicyError("tail_refresh", NEEDS_REUSE)
 
+    def _check_mend(self, passes: int) -> None:
+        whole("tail_mend", passes, 2)
+        if passes > MAX_MEND:
+            raise PolicyError("tail_mend", f"must be at most {MAX_MEND}")
+        if self.tail_width == 1:
+            raise PolicyError("tail_mend", "needs tail_width > 1: it looks again at what was drawn together")
+        if self.gate.recheck is not None:
+            raise PolicyError(
+                "tail_mend", "cannot be combined with gate.recheck (guidance may come back); leave one out"
+            )
+
     @property
     def never_base(self) -> bool:
         """Whether no step can be a base step."""
@@ -162,7 +188,7 @@ class DecodingPolicy:
         """This policy with another tail width; at 1 without the settings that need a wider one."""
         if width > 1:
             return replace(self, tail_width=width)
-        return replace(self, tail_width=1, tail_rule=TOP_K, tail_threshold=None)
+        return replace(self, tail_width=1, tail_rule=TOP_K, tail_schedule=CONSTANT, tail_mend=None, tail_threshold=None)
 
     def guided_throughout(self) -> DecodingPolicy:
         """This policy as full CFG, without a tail and without repair."""

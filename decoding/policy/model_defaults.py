@@ -12,7 +12,8 @@ from decoding.policy.gate import GateSettings
 from decoding.policy.repair import Repair
 from decoding.sampling.commit_order import guided_orders
 
-EVERY_PRESET: Final = ("guidance_scale", "order", "plausibility", "tail_rule", "tail_temperature")
+_OF_TAILS: Final = ("tail_rule", "tail_schedule", "tail_mend", "tail_temperature")
+EVERY_PRESET: Final = ("guidance_scale", "order", "plausibility", *_OF_TAILS)
 """Defaults that hold for every preset that uses the field; all others hold for the default preset alone."""
 _PARTS: Final[Mapping[str, type]] = {"gate": GateSettings, "repair": Repair}
 
@@ -69,7 +70,9 @@ def _meaningless(values: Mapping[str, Any], gate: GateSettings) -> set[str]:
     if scale > 0.0 and gate.source == "never":
         idle |= {"tail_width", "tail_reuse"}
     if values.get("tail_width", 1) == 1 or "tail_width" in idle:
-        idle |= {"tail_rule", "tail_threshold"}
+        idle |= {"tail_rule", "tail_schedule", "tail_mend", "tail_threshold"}
+    if gate.recheck is not None:
+        idle.add("tail_mend")
     if values.get("tail_reuse") is None:
         idle.add("tail_refresh")
     return idle

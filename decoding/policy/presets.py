@@ -21,7 +21,10 @@ _PRESET_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "reopen_repair": {"repair": Repair(), "on_fallback": "drained"},
     "auto": {},
 }
-_TAIL: Final = ("tail_rule", "tail_temperature", "tail_threshold", "tail_reuse", "tail_refresh")
+_TAIL: Final = (
+    *("tail_rule", "tail_schedule", "tail_mend", "tail_temperature", "tail_threshold"),
+    *("tail_reuse", "tail_refresh"),
+)
 _UNUSED: Final[Mapping[str, tuple[str, ...]]] = {
     "base": ("guided_width", "plausibility", "boost_threshold", "gate", "on_fallback"),
     "full_cfg": ("gate", "on_fallback", "tail_width", *_TAIL),

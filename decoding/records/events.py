@@ -19,6 +19,8 @@ class StepEvent:
     filled: tuple[int, ...]
     masked: int
     """Masked positions before the step."""
+    mending: bool = False
+    """Whether the step opened `positions` again to look at them in the finished text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,8 @@ class StepStats:
     argmax_positions: tuple[int, ...] = ()
     argmax_tokens: tuple[int, ...] = ()
     """The argmax fill of the masked positions, where the trace asks for it."""
+    mending: bool = False
+    """Whether the step opened `positions` again, in a text that was finished, to look at them once more."""
     tail: TailState = NO_TAIL
     """What the tail carried into the step beside the canvas, where its rule remembers earlier steps."""
 

@@ -123,7 +123,7 @@ class RepairLoop:
         if opening.repair.selector == LOOKING:
             keys = probe(context, states[0].trace)
         else:
-            texts = [self._codec.decode(state.content()) for state in states]
+            texts = [state.job.text(self._codec, state.content()) for state in states]
             keys = by_rollouts(context.candidates, texts, self._predicate)
         return self._reopen(opening, keys) or self._next_attempt()
 
@@ -140,7 +140,7 @@ class RepairLoop:
             return None
         decoded = max((p for p in self.passes if p.attempt == self._attempt), key=lambda p: p.rank)
         anchor = anchor_of(decoded, repair, self._mask_id)
-        candidates = candidates_of(anchor.canvas, self._mask_id, self._end_ids)
+        candidates = candidates_of(anchor.canvas, self._mask_id, self._end_ids, self._own.template)
         number = self._round + 1
         noise = replace(self.job.noise, purpose="select", rollout=self._attempt).with_round(number)
         context = RepairContext(decoded, candidates, self._predicate, self._codec, noise)
@@ -150,7 +150,7 @@ class RepairLoop:
         if jobs := self._selection(opening):
             self._open = opening
             return RunRollouts(jobs)
-        if repair.selector == "constraint_aware" and anchor.step == self._own.steps:
+        if repair.selector == "constraint_aware" and anchor.step == self._own.steps and self._own.template is None:
             moved = shift_tail(context, repair.reopen, number, self._mask_id, self._end_ids[0])
             if moved is not None:
                 return self._begin(opening, moved.positions, replace(anchor, canvas=moved.canvas), moved.decoded)
@@ -171,7 +171,7 @@ class RepairLoop:
         tried = self._tried.get(id(decoded), frozenset())
         positions = first(keys, opening.repair.reopen, tried)
         if opening.repair.selector == "restart":
-            positions = tuple(range(len(opening.anchor.canvas)))
+            positions = tuple(at for at, token in enumerate(opening.anchor.canvas) if token == self._mask_id)
         self._tried[id(decoded)] = tried | set(positions)
         return self._begin(opening, positions, opening.anchor, decoded)
 
@@ -201,5 +201,5 @@ class RepairLoop:
         return self._go_on(job)
 
     def _go_on(self, job: Job) -> Continue:
-        canvas = job.start or (self._mask_id,) * job.gen_length
+        canvas = job.start or job.empty(self._mask_id)
         return Continue(job, ReopenEvent(self._attempt, self._round, self._reopened, canvas, self.best.score))

@@ -55,7 +55,7 @@ def finished(
     before: DecodedText | None = None,
 ) -> DecodedText:
     """Judge a finished canvas; commits that it took over from `before` keep that pass's confidence."""
-    text = codec.decode(state.content())
+    text = state.job.text(codec, state.content())
     verdict = predicate.evaluate(text)
     length = state.job.gen_length
     confidence = np.full(length, np.nan) if before is None else before.confidence.copy()

@@ -39,12 +39,12 @@ def anchor_of(decoded: DecodedText, repair: Repair, mask_id: int) -> Anchor:
     """Where a round begins in the run of `decoded`; a run that was over by then is anchored at its end."""
     job, trace = decoded.state.job, decoded.state.trace
     if repair.selector == "restart":
-        return Anchor((mask_id,) * job.gen_length, 0, None)
+        return Anchor(job.empty(mask_id), 0, None)
     if repair.anchor == END:
         return Anchor(decoded.tokens, job.steps, None)
     step = step_at(float(repair.anchor), job.steps)
     count = sum(stats.step < step for stats in trace.steps)
-    if count == len(trace.steps):
+    if count == len(trace.steps) or trace.steps[count].mending:
         return Anchor(decoded.tokens, job.steps, None)
     canvas = tuple(trace.prefix(count, mask_id).tolist())
     return Anchor(canvas, trace.steps[count].step, trace.place(count), trace.tail(count))

@@ -15,6 +15,7 @@ from decoding.constraints.base.constraint import Constraint
 from decoding.models.protocol import TextCodec
 from decoding.policy.repair import LOOKING
 from decoding.repair.passes import DecodedText
+from decoding.request.template import TemplateCanvas
 from decoding.sampling.noise import NoiseKey
 
 Key = tuple[float, ...]
@@ -39,13 +40,15 @@ def text_length(canvas: Sequence[int], end_ids: Sequence[int]) -> int:
     return next((index for index, token in enumerate(canvas) if token in end_ids), len(canvas))
 
 
-def candidates_of(canvas: Sequence[int], mask_id: int, end_ids: Sequence[int]) -> tuple[int, ...]:
-    """Committed positions of the text and its first end-of-text.
+def candidates_of(
+    canvas: Sequence[int], mask_id: int, end_ids: Sequence[int], template: TemplateCanvas | None = None
+) -> tuple[int, ...]:
+    """Committed positions of the text and its first end-of-text, or those in the blanks of a template.
 
     Positions behind the end of the text are padding: what is written there nobody reads.
     """
-    last = text_length(canvas, end_ids) + 1
-    return tuple(index for index, token in enumerate(canvas[:last]) if token != mask_id)
+    positions = range(text_length(canvas, end_ids) + 1) if template is None else template.open
+    return tuple(index for index in positions if index < len(canvas) and canvas[index] != mask_id)
 
 
 def _confidence(decoded: DecodedText, position: int) -> float:
@@ -72,7 +75,7 @@ def scores_without(context: RepairContext) -> dict[int, float]:
     gains = dict.fromkeys(context.candidates, 0.0)
     for position in context.candidates:
         if position < len(content):
-            text = context.codec.decode(content[:position] + content[position + 1 :])
+            text = context.decoded.state.job.text(context.codec, content, without=position)
             gains[position] = context.predicate.evaluate(text).score - context.decoded.score
     return gains
 

@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 from decoding.gates.protocol import Decision, GateView
 from decoding.models.protocol import KVCache
 from decoding.records.events import StepEvent
-from decoding.records.ledger import Ledger
+from decoding.records.ledger import Branch, Ledger, Purpose
 from decoding.records.step_stats import drained_stats, summaries
 from decoding.records.trace import Phase, StepStats, Trace
 from decoding.request.job import Job, RecordLevel, regime_of
 from decoding.request.row_estimates import skipped_rows
 from decoding.sampling import noise as noises
-from decoding.sampling.block_schedule import BlockSchedule, check_blocks
+from decoding.sampling.block_schedule import CONSTANT, BlockSchedule, check_blocks, growing_width
 from decoding.sampling.commit_order import Order, step_order
 from decoding.sampling.kernel import Candidates
+from decoding.sampling.mending import NO_TOKEN, opened_in, standing
 from decoding.sampling.selection import CommitLimits, Standing, in_margins, inside_words, select
 from decoding.sampling.stability import NO_TAIL, TailState, leaders_of, remembered
 from decoding.sampling.tail_rule import REMEMBERING, TOP_K, Tail
@@ -48,7 +49,7 @@ class CanvasState:
         self.end_ids = end_ids
         self.continuations = continuations
         self.margins = margins  # as `ModelSpec.text_margins`
-        start = (mask_id,) * job.gen_length if job.start is None else job.start
+        start = job.empty(mask_id) if job.start is None else job.start
         self.tokens: NDArray[np.int64] = np.array(start, dtype=np.int64)
         self.step = job.start_step
         self.phase: Phase = "base" if job.starts_base else "guided"
@@ -61,11 +62,16 @@ class CanvasState:
         self.ledger = Ledger() if ledger is None else ledger  # shared by the canvases of one request
         self._spent_before = self.ledger.of(purpose=job.purpose)
         self.kept = self._kept()
-        self.tail_state = job.start_tail
+        self.tail_state = self._new_tail() if job.starts_base and job.start_tail == NO_TAIL else job.start_tail
+        self.mending: tuple[int, ...] = ()
+        """Positions that the next step opens again, in a text that is finished."""
+        self.standing: NDArray[np.int64] = np.full(job.gen_length, NO_TOKEN)
+        """[L]: tokens that the next step keeps where they are still likely."""
         self.trace = Trace(tuple(start), end_ids[0], job.start_step)
         self.schedule = self._schedule()
         self._confidence = np.full(job.gen_length, np.nan)
         self._entropy = np.full(job.gen_length, np.nan)
+        self._mend()
 
     def _schedule(self) -> BlockSchedule:
         """The schedule at the start: where it stood, or as the step says."""
@@ -120,6 +126,11 @@ class CanvasState:
 
     @property
     def finished(self) -> bool:
+        return self._written and not self.mending
+
+    @property
+    def _written(self) -> bool:
+        """Whether every position has been committed once."""
         return self.schedule.finished or ((self.wide or self.job.fill_step is not None) and not self.masked.any())
 
     def scored(self) -> NDArray[np.int64]:
@@ -127,7 +138,7 @@ class CanvasState:
         traces.
         """
         masked = self.masked
-        if not self._scores_everything:
+        if not self._scores_everything and not self.mending:
             masked = masked.copy()
             masked[self.schedule.stop :] = False
         return np.flatnonzero(masked)
@@ -155,9 +166,38 @@ class CanvasState:
             self.handoff_step = self.step
             self.handoff_masked = int(self.masked.sum())
             self.kept = self._kept()
-            self.tail_state = NO_TAIL  # a tail looks back on its own steps only
+            self.tail_state = self._new_tail()
             if self.wide:
                 self.schedule.skip_empty(self.masked)
+
+    def _new_tail(self) -> TailState:
+        """What a tail that begins now carries: it looks back on its own steps only."""
+        if self.job.policy.tail_mend is None or self.job.fill_step is not None:
+            return NO_TAIL
+        return NO_TAIL._replace(opened=tuple(np.flatnonzero(self.masked).tolist()))
+
+    def purpose(self, branch: Branch) -> Purpose:
+        """What the next step's row of a branch is for."""
+        if self.rechecking and branch == "unconditional":
+            return "probe"
+        asked = self.job.purpose
+        return "repair" if self.mending and asked == "generate" else asked
+
+    def _mend(self) -> None:
+        """Where the text is written, open the positions of the next pass of mending again, if one is left."""
+        self.mending = ()
+        self.standing[:] = NO_TOKEN
+        passes, tail = self.job.policy.tail_mend, self.tail_state
+        if passes is None or self.phase == "guided" or not tail.opened or not self._written:
+            return
+        canvas, number = self.tokens.tolist(), tail.mended
+        while number < passes and not self.mending:
+            self.mending = opened_in(tail.opened, canvas, self.end_ids, number, passes)
+            number += 1
+        self.tail_state = tail._replace(mended=number - 1 if self.mending else number)
+        at = list(self.mending)
+        self.standing[at] = standing(canvas, at, self.end_ids)
+        self.tokens[at] = self.mask_id
 
     def _recheck_due(self) -> bool:
         every, since = self.job.policy.gate.recheck, self.handoff_step
@@ -185,9 +225,10 @@ class CanvasState:
         """Commit the quota among `candidates`, the candidates at `positions` (as `scored` gave them), and move on."""
         before = self.masked
         eligible = np.flatnonzero(positions < self.schedule.stop)
-        filling = self.step == self.job.fill_step
+        filling, mending = self.step == self.job.fill_step, bool(self.mending)
         carried = self.tail_state
-        chosen = np.arange(positions.size) if filling else self._choose(candidates, positions, eligible)
+        whole = filling or mending
+        chosen = np.arange(positions.size) if whole else self._choose(candidates, positions, eligible)
         at, tokens = positions[chosen], (candidates.argmax if filling else candidates.token).numpy()[chosen]
         if (tokens == self.mask_id).any():
             raise MaskLeftError("MASK was sampled; suppressed ids must have probability 0")
@@ -196,19 +237,17 @@ class CanvasState:
         self._entropy[at] = candidates.entropy.double().numpy()[chosen]
         filled = self._fill_after_end(at, tokens)
         left = self.masked
-        self.tail_state = TailState(tuple(entry for entry in self.tail_state.seen if left[entry.position]))
+        seen = tuple(entry for entry in self.tail_state.seen if left[entry.position])
+        self.tail_state = self.tail_state._replace(seen=seen)
         stats = self._stats(candidates, positions, chosen, filled, int(before.sum()))
         self.trace.steps.append(replace(stats, tail=carried))
-        if filled.size:
-            committed = before.copy()
-            committed[at] = False
-            self.schedule.advance(committed, wide=self.wide)
-            if not self.schedule.finished:
-                self.schedule.shrink(committed, self.masked)
+        if mending:
+            self.tail_state = self.tail_state._replace(mended=self.tail_state.mended + 1)
         else:
-            self.schedule.advance(self.masked, wide=self.wide)
+            self._advance(before, at, filled)
         last = self.trace.steps[-1]
-        event = StepEvent(self.step, self.phase, last.positions, last.tokens, last.confidence, last.filled, last.masked)
+        shown = last.positions, last.tokens, last.confidence, last.filled, last.masked, mending
+        event = StepEvent(self.step, self.phase, *shown)
         self.step += 1
         self.rechecking = self._recheck_due()
         if self.rechecking:
@@ -217,14 +256,29 @@ class CanvasState:
             raise MaskLeftError(
                 f"{int(self.masked.sum())} of {self.job.gen_length} positions are still MASK after step {self.step}"
             )
+        self._mend()
         return event
+
+    def _advance(self, before: NDArray[np.bool_], at: NDArray[np.int64], filled: NDArray[np.int64]) -> None:
+        """Move the schedule on by a step that found `before` [L] masked, committed `at` and filled `filled`."""
+        block = self.schedule.block
+        if filled.size:
+            committed = before.copy()
+            committed[at] = False
+            self.schedule.advance(committed, wide=self.wide)
+            if not self.schedule.finished:
+                self.schedule.shrink(committed, self.masked)
+        else:
+            self.schedule.advance(self.masked, wide=self.wide)
+        if self.schedule.block != block:
+            self.tail_state = self.tail_state._replace(entered=0)
 
     def _choose(
         self, candidates: Candidates, positions: NDArray[np.int64], eligible: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Indices into `positions` that this step commits, in order of position."""
         scheduled = self.schedule.quota(int(eligible.size))
-        quota = self.schedule.quota(int(eligible.size), self.width)
+        quota = self.schedule.quota(int(eligible.size), self._step_width(int(eligible.size)))
         if eligible.size == 0 or quota == 0:
             return eligible[:0]
         order, policy = self.order(), self.job.policy
@@ -242,6 +296,14 @@ class CanvasState:
             canvas=self.tokens,
             standing=self._standing(candidates.token, positions),
         )
+
+    def _step_width(self, masks: int) -> int:
+        """Positions that this step may commit where the schedule asks for fewer, of `masks` in the active region."""
+        if self.phase == "guided" or self.job.policy.tail_schedule == CONSTANT or not masks:
+            return self.width
+        entered = self.tail_state.entered or masks
+        self.tail_state = self.tail_state._replace(entered=entered)
+        return growing_width(entered, masks, self.width)
 
     def _tail(self, positions: NDArray[np.int64]) -> Tail | None:
         policy = self.job.policy
@@ -261,7 +323,8 @@ class CanvasState:
             candidates.leader_ids[eligible].tolist(), candidates.leader_probability[eligible].tolist(), strict=True
         )
         leaders = [leaders_of(ids, probabilities) for ids, probabilities in pairs]
-        self.tail_state = TailState(remembered(self.tail_state.seen, positions[eligible].tolist(), leaders))
+        seen = remembered(self.tail_state.seen, positions[eligible].tolist(), leaders)
+        self.tail_state = self.tail_state._replace(seen=seen)
 
     def _order_uniforms(self, order: Order, positions: NDArray[np.int64]) -> torch.Tensor:
         """What a random order ranks by; nothing is drawn for the others."""
@@ -318,6 +381,7 @@ class CanvasState:
             masked=masked,
             filled=tuple(filled.tolist()),
             place=self.schedule.place,
+            mending=bool(self.mending),
             **stats,
         )
 
@@ -326,7 +390,8 @@ class CanvasState:
         if self.kept is not None:
             self.kept.layers = None
         if self.job.sampling.eos_fill and self.job.start is None:
-            spent = self.ledger.of(purpose=self.job.purpose) - self._spent_before
+            mended = sum(stats.mending for stats in self.trace.steps) if self.job.purpose != "generate" else 0
+            spent = self.ledger.of(purpose=self.job.purpose) - self._spent_before - mended
             self.ledger.skipped_by_eos += skipped_rows(self.job, self.trace, spent, self.handoff_step)
 
     def content(self) -> list[int]:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Final, Literal
 
 from decoding.constraints.base.constraint import Constraint
 from decoding.gates.builtin import NeverGate
 from decoding.gates.protocol import Gate, Regime
+from decoding.models.protocol import TextCodec
 from decoding.policy.decoding_policy import DecodingPolicy
 from decoding.records.ledger import Purpose
 from decoding.records.trace import Phase
-from decoding.sampling.block_schedule import Place, planned_rows
+from decoding.request.template import TemplateCanvas
+from decoding.sampling.block_schedule import CONSTANT, Place, planned_rows
 from decoding.sampling.commit_order import CONFIDENCE_KINDS, needs_noise
 from decoding.sampling.noise import NoiseKey
 from decoding.sampling.stability import NO_TAIL, TailState
 
+TEMPLATE: Final = "template"
+"""How end-of-text is handled in blanks, as a regime names it: none is written."""
 RecordLevel = Literal["commits", "gate", "stats", "fill"]
 """What a trace keeps of each step: commits alone; all that learned gates read, while guided; summaries; those and the
 argmax fill.
@@ -78,7 +82,7 @@ class Attempt:
 class Job:
     """Everything that determines a canvas; equal jobs give equal canvases.
 
-    `prompt_ids` is the templated prompt. `start` [gen_length] holds ids with MASK where undecided (None: all MASK),
+    `prompt_ids` is the templated prompt. `start` [gen_length] holds ids with MASK where undecided (None: `empty`),
     decoded from step `start_step` on. `handed_off` starts in the base phase. Validated where it enters the engine.
     """
 
@@ -90,6 +94,8 @@ class Job:
     gate: Gate = field(default_factory=NeverGate)
     sampling: Sampling = field(default_factory=Sampling)
     block_length: int | None = None
+    template: TemplateCanvas | None = None
+    """Fixed texts around blanks; the blanks alone are decoded. None: the whole canvas is."""
     family: str | None = None
     constraint: dict[str, object] | None = None
     purpose: Purpose = "generate"
@@ -114,6 +120,24 @@ class Job:
     """`time.monotonic()` value after which the request fails."""
 
     @property
+    def open_length(self) -> int:
+        """Positions that are decoded: the canvas, or the blanks of a template."""
+        return self.gen_length if self.template is None else len(self.template.open)
+
+    def empty(self, mask_id: int) -> tuple[int, ...]:
+        """The canvas [gen_length] before anything is decided."""
+        return (mask_id,) * self.gen_length if self.template is None else self.template.ids
+
+    def text(self, codec: TextCodec, content: Sequence[int], without: int | None = None) -> str:
+        """The text of a finished canvas, whose ids up to the first end-of-text are `content`.
+
+        The token at position `without` is left out.
+        """
+        if self.template is not None:
+            return self.template.text(codec, content, without)
+        return codec.decode([token for at, token in enumerate(content) if at != without])
+
+    @property
     def full_cfg_equivalent(self) -> int:
         """Rows of full CFG with T serial steps: 2T."""
         return 2 * self.steps
@@ -121,10 +145,11 @@ class Job:
     @property
     def first_pass_rows(self) -> int:
         """Upper estimate of the rows that finish the canvas for the first time."""
+        mending = self.policy.tail_mend or 0
         if self.start is None and self.fill_step is None:
-            return max(1, self.planned_rows())
+            return max(1, self.planned_rows() + mending)
         end = self.steps if self.fill_step is None else self.fill_step + 1
-        return max(1, (1 if self.starts_base else 2) * (end - self.start_step))
+        return max(1, (1 if self.starts_base else 2) * (end - self.start_step) + mending)
 
     @property
     def judged(self) -> bool:
@@ -162,7 +187,7 @@ class Job:
         """Rows of a run from an empty canvas that hands off at `handoff_step`.
 
         None: where the gate plans to, at the latest never. A pace that the tokens set (boosted steps, an adaptive tail)
-        is counted at its slowest, the schedule's; end-of-text never ends a run early.
+        is counted at its slowest, the schedule's; end-of-text never ends a run early. Mending comes on top.
         """
         if handoff_step is None:
             planned = self.gate.planned_step(self.steps)
@@ -170,7 +195,8 @@ class Job:
         policy = self.policy
         guided = policy.guided_width if policy.boost_threshold is None else 1
         tail = 1 if policy.paced_by_tokens else policy.tail_width
-        return planned_rows(self.gen_length, self.steps, self.block_length, handoff_step, guided, tail)
+        shape = self.open_length, self.steps, self.block_length
+        return planned_rows(*shape, handoff_step, guided, tail, policy.tail_schedule if tail > 1 else CONSTANT)
 
 
 def regime_of(job: Job, model_hash: str) -> Regime:
@@ -181,19 +207,21 @@ def regime_of(job: Job, model_hash: str) -> Regime:
         family=job.family,
         guidance_scale=policy.guidance_scale,
         steps=job.steps,
-        gen_length=job.gen_length,
+        gen_length=job.open_length,
         tail_width=policy.tail_width,
         temperature=job.sampling.temperature,
         block_length=None if job.block_length == job.gen_length else job.block_length,
         confidence=job.sampling.confidence,
         order=policy.order,
-        eos=job.sampling.eos,
+        eos=job.sampling.eos if job.template is None else TEMPLATE,
         tail_reuse=None if policy.tail_reuse is None else f"{policy.tail_reuse}:{policy.tail_refresh}",
         guided_width=policy.guided_width,
         boost_threshold=policy.boost_threshold,
         plausibility=policy.plausibility,
         tail_threshold=policy.tail_threshold,
         tail_rule=policy.tail_rule,
+        tail_schedule=policy.tail_schedule,
+        tail_mend=policy.tail_mend,
         tail_temperature=policy.tail_temperature,
         top_p=job.sampling.top_p,
     )

@@ -19,13 +19,13 @@ def selection_rows(job: Job, repair: Repair) -> int:
     steps = 1 if repair.anchor == END else max(1, job.steps - step_at(float(repair.anchor), job.steps))
     if repair.selector == "truncated_committor":
         steps = min(steps, TRUNCATED_STEPS + 1)
-    return job.gen_length * repair.rollout_count * steps
+    return job.open_length * repair.rollout_count * steps
 
 
 def round_rows(job: Job, repair: Repair) -> int:
     """Upper limit of the rows of one round of an attempt's job: the selection, then the guided steps."""
     blocks = check_blocks(job.gen_length, job.steps, job.block_length)
-    steps = min(repair.reopen, job.gen_length, job.steps // blocks)
+    steps = min(repair.reopen, job.open_length, job.steps // blocks)
     if repair.selector == "restart":
         steps = job.steps
     elif repair.anchor != END:

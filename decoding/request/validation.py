@@ -8,6 +8,7 @@ from decoding.models.protocol import ModelSpec
 from decoding.policy.checks import PolicyError
 from decoding.policy.decoding_policy import MAX_TEMPERATURE
 from decoding.request.job import Job
+from decoding.request.template import TemplateCanvas
 from decoding.sampling.block_schedule import check_blocks
 from decoding.sampling.commit_order import CONFIDENCE_KINDS
 from decoding.sampling.stability import NO_TAIL
@@ -34,6 +35,8 @@ def check_job(job: Job, spec: ModelSpec, *, invariant: bool = False, canvas_fiel
     if any(not 0 <= i < spec.vocab_size for i in job.prompt_ids):
         raise JobError("prompt", "holds a token id outside the vocabulary")
     for policy in (job.policy, *(attempt.policy for attempt in job.attempts)):
+        if job.template is not None:
+            break  # the seed may have drawn fewer positions than a width
         try:
             policy.check_canvas(job.gen_length, canvas_field)
         except PolicyError as error:
@@ -41,6 +44,8 @@ def check_job(job: Job, spec: ModelSpec, *, invariant: bool = False, canvas_fiel
     if job.policy.tail_reuse is not None:
         _check_reuse(job, spec, invariant=invariant)
     _check_sampling(job)
+    if job.template is not None:
+        _check_template(job, job.template, spec)
     _check_start(job, spec)
     if job.judged:
         _check_judged(job)
@@ -96,6 +101,18 @@ def _check_sampling(job: Job) -> None:
             raise JobError(name, "has no effect with suppress_eos; choose one")
 
 
+def _check_template(job: Job, template: TemplateCanvas, spec: ModelSpec) -> None:
+    if len(template.ids) != job.gen_length:
+        raise JobError("template", f"has {len(template.ids)} tokens, gen_length is {job.gen_length}")
+    if job.block_length is not None:
+        raise JobError("block_length", "is not used with a template, whose blanks are decoded together; leave it out")
+    if not job.sampling.suppress_eos:
+        raise JobError("suppress_eos", "must be true with a template: no blank ends the text")
+    masked = {position for position, token in enumerate(template.ids) if token == spec.mask_id}
+    if masked != set(template.open):
+        raise JobError("template", "must hold MASK in its blanks, and nowhere else")
+
+
 def _check_start(job: Job, spec: ModelSpec) -> None:
     if job.fill_step is not None and not job.start_step <= job.fill_step < job.steps:
         raise JobError("fill_step", f"must be from start_step ({job.start_step}) to steps - 1 ({job.steps - 1})")
@@ -107,7 +124,8 @@ def _check_start(job: Job, spec: ModelSpec) -> None:
         raise JobError("start", f"has {len(job.start)} tokens, gen_length is {job.gen_length}")
     if any(not 0 <= i < spec.vocab_size for i in job.start):
         raise JobError("start", "holds a token id outside the vocabulary")
-    if not 0 <= job.start_step <= job.steps:
+    mending = len(job.start_tail.opened) and (job.policy.tail_mend or 0)
+    if not 0 <= job.start_step <= job.steps + mending:
         raise JobError("start_step", f"must be from 0 to steps ({job.steps})")
     masks = sum(i == spec.mask_id for i in job.start)
     if masks and job.start_step == job.steps:

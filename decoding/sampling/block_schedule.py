@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 Place = tuple[int, int, bool]
+TailSchedule = Literal["constant", "growing"]
+TAIL_SCHEDULES: Final[tuple[TailSchedule, ...]] = ("constant", "growing")
+CONSTANT: Final = "constant"
 
 LONGEST_MOVING_BLOCK = 8
 """Of a streamed canvas that its request and its model leave undivided: text appears at most so many tokens late."""
@@ -18,6 +22,21 @@ LONGEST_MOVING_BLOCK = 8
 def step_at(fraction: float, steps: int) -> int:
     """The step at a fraction of the run: floor(f T + 1/2)."""
     return math.floor(fraction * steps + 0.5)
+
+
+def growing_width(entered: int, masks: int, width: int) -> int:
+    """Positions that a growing tail commits next, of `masks` left where it began with `entered`.
+
+    It takes as many steps as `width` positions a step would, with few at first, when nothing is there to go by, and
+    nearly twice `width` at the end: after a share s of its steps s^2 of the positions are decided, one a step at least.
+    """
+    steps = -(-entered // width)
+    target = 0
+    for step in range(1, steps + 1):
+        target = max(target + 1, entered * step * step // (steps * steps))
+        if target > entered - masks:
+            return target - (entered - masks)
+    raise ValueError(f"{masks} masks are left of {entered}: there is nothing to commit")
 
 
 def check_blocks(gen_length: int, steps: int, block_length: int | None, canvas_field: str = "gen_length") -> int:
@@ -133,13 +152,20 @@ class BlockSchedule:
 
 @lru_cache(maxsize=4096)
 def planned_rows(
-    gen_length: int, steps: int, block_length: int | None, handoff_step: int, guided_width: int, tail_width: int
+    gen_length: int,
+    steps: int,
+    block_length: int | None,
+    handoff_step: int,
+    guided_width: int,
+    tail_width: int,
+    tail_schedule: TailSchedule = CONSTANT,
 ) -> int:
     """Rows of a run from an empty canvas that hands off at `handoff_step`, by a dry run of the schedule."""
     masked = np.ones(gen_length, dtype=bool)
     guided, width = handoff_step > 0, guided_width if handoff_step > 0 else tail_width
     schedule = BlockSchedule.starting_at(0, masked, steps, block_length, wide=width > 1)
     step = rows = 0
+    block, entered = -1, 0
     while not schedule.finished:
         if guided and step >= handoff_step:
             guided, width = False, tail_width
@@ -147,7 +173,11 @@ def planned_rows(
                 schedule.skip_empty(masked)
                 continue
         region = np.flatnonzero(masked[: schedule.stop])
-        masked[region[: schedule.quota(region.size, width)]] = False
+        count = width
+        if not guided and tail_schedule != CONSTANT:
+            block, entered = (schedule.block, entered) if block == schedule.block else (schedule.block, region.size)
+            count = growing_width(entered, region.size, width)
+        masked[region[: schedule.quota(region.size, count)]] = False
         schedule.advance(masked, wide=width > 1)
         rows += 2 if guided else 1
         step += 1

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Tensor
 
+from decoding.sampling.mending import STANDS
+
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
@@ -75,6 +77,8 @@ class PositionSettings:
     """Whether the position may not take the blocked ids (bool)."""
     plausibility: Tensor
     """The `share` of `plausible` where the position is guided; 0: every token is plausible."""
+    standing: Tensor
+    """Token id that stays if it is likely enough (`mending`), negative where none does (int64)."""
 
     def slice(self, part: slice) -> PositionSettings:
         """The settings of a run of positions."""
@@ -93,6 +97,7 @@ class PositionSettings:
             top_p=pad(self.top_p, 1),
             blocked=pad(self.blocked, False),
             plausibility=pad(self.plausibility, 0),
+            standing=pad(self.standing, -1),
         )
 
 
@@ -171,6 +176,15 @@ def sample(logits: Tensor, probabilities: Tensor, settings: PositionSettings, ar
     return torch.where(sampled & possible, drawn, argmax)
 
 
+def keep_standing(drawn: Tensor, standing: Tensor, probabilities: Tensor, best: Tensor) -> Tensor:
+    """Token ids [M]: the `standing` one where `probabilities` [M, V] give it a share of the `best`, else the drawn one.
+
+    Negative ids stand for none.
+    """
+    likely = probabilities.gather(-1, standing.clamp(min=0)[:, None]).squeeze(-1) >= STANDS * best
+    return torch.where((standing >= 0) & likely, standing, drawn)
+
+
 def candidates(
     conditional: Tensor,
     unconditional: Tensor | None,
@@ -201,6 +215,8 @@ def candidates(
     top, top_index = probabilities.topk(2, -1)
     argmax = top_index[:, 0]
     token = sample(guided, probabilities, settings, argmax)
+    if bool((settings.standing >= 0).any()):
+        token = keep_standing(token, settings.standing, probabilities, top[:, 0])
     probability = probabilities.gather(-1, token[:, None]).squeeze(-1)
     expected = torch.linalg.vecdot(probabilities, guided)
     entropy = (log_z - expected).clamp_(min=0.0)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 LEADERS: Final = 4
 """Tokens remembered of a position."""
@@ -38,11 +38,19 @@ class TailState(NamedTuple):
     """What a tail carries from step to step beside its canvas; a continuation from a recorded step needs it."""
 
     seen: tuple[Seen, ...] = ()
+    """For rules that look at earlier steps."""
+    entered: int = 0
+    """For growing schedules: masks that the active region had when the tail entered it; 0 before its first step."""
+    opened: tuple[int, ...] = ()
+    """For tails that are mended: the positions that were masked when the tail began."""
+    mended: int = 0
+    """Passes of mending that have been made."""
 
     @staticmethod
-    def of(recorded: Sequence[Sequence[Seen]]) -> TailState:
+    def of(recorded: tuple[Any, ...]) -> TailState:
         """As read back from a record, where named tuples are plain ones."""
-        return TailState(*(tuple(Seen(*entry) for entry in part) for part in recorded))
+        seen, *rest = recorded
+        return TailState(tuple(Seen(*entry) for entry in seen), *rest)
 
 
 NO_TAIL: Final = TailState()

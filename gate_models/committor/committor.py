@@ -25,6 +25,7 @@ from decoding.engine.handle import DecodingResult
 from decoding.engine.rollouts import continuations, run_all
 from decoding.models.protocol import DenoisingModel
 from decoding.request.job import Anchor, Job
+from decoding.request.template import TemplateCanvas
 from decoding.sampling.block_schedule import Place
 from gate_models.committor.choices import Coupling
 from gate_models.statistics.intervals import Estimate, mean_interval, newcombe, paired_newcombe, proportion, welch
@@ -44,9 +45,14 @@ TextJudge = Callable[[tuple[int, ...]], Graded]
 """Token ids up to the first end-of-text (`Outcome.content`) -> verdict."""
 
 
-def judge_of(model: DenoisingModel, constraint: Mapping[str, Any]) -> TextJudge:
-    """The success predicate of a constraint, on token ids. Raises `ConstraintError` where it is malformed."""
+def judge_of(model: DenoisingModel, constraint: Mapping[str, Any], template: TemplateCanvas | None = None) -> TextJudge:
+    """The success predicate of a constraint, on the token ids of a text or of a filled template.
+
+    Raises `ConstraintError` where it is malformed.
+    """
     predicate = parse(dict(constraint))
+    if template is not None:
+        return lambda content: predicate.evaluate(template.text(model.codec, content))
     return lambda content: predicate.evaluate(model.codec.decode(list(content)))
 
 

@@ -87,7 +87,7 @@ def resolve_attempt_gates(job: Job, gates: GateResolver, model_hash: str) -> Job
         elif gate := gates.resolve(attempt.policy.gate, regime_of(job.attempt(index), model_hash)).gate:
             attempts.append(replace(attempt, gate=gate))
     if not attempts and job.attempts:
-        attempts = list(Cascades().attempts(None, model_hash, job.gen_length, job.policy.guidance_scale))
+        attempts = list(Cascades().attempts(None, model_hash, job.open_length, job.policy.guidance_scale))
     return replace(job, attempts=tuple(attempts), record=record_for((attempt.gate for attempt in attempts), job.record))
 
 

@@ -13,6 +13,7 @@ from decoding.policy.decoding_policy import DecodingPolicy
 from decoding.policy.gate import GateSettings
 from decoding.policy.presets import resolve_policy
 from decoding.policy.repair import Repair
+from decoding.sampling.block_schedule import CONSTANT, TAIL_SCHEDULES
 from decoding.sampling.commit_order import CONFIDENCE, ORDERS, base_order
 from decoding.sampling.tail_rule import TAIL_RULES, TOP_K
 from gate_models.gates.sources import SOURCES, needs_family
@@ -28,9 +29,11 @@ HELP: Final = (
     "gates; full CFG where it has none in the setting) or recorded (the prompt's horizon of a census; no gate that "
     "could be served), each with optional :kN (tail width; guided width for full_cfg), :aX (adaptive tail threshold), "
     ":rprefixN or :rdualN (the tail reuses keys and values, refreshed every N steps), :RULE (tail rule: spaced, "
-    "best_of_run, ...), :tX (temperature of the tail), :wX (guidance scale), :ORDER (random, conditional, "
-    "guidance_boost, ...), :pX (plausibility), :gN (guided width), :bX (boost threshold; up to 8 positions unless "
-    ":gN), :mN (drained gates look again every N base steps), :repairKxR[-SELECTOR][@ANCHOR] (reopen K positions of a "
+    "best_of_run, ...), :growing (tail schedule), :mendN (passes that mend the tail), :tX (temperature of the "
+    "tail), :wX (guidance scale), :ORDER (random, "
+    "conditional, guidance_boost, ...), :pX (plausibility), :gN (guided width), :bX (boost threshold; up to 8 "
+    "positions unless :gN), :mN (drained gates look again every N base steps), "
+    ":repairKxR[-SELECTOR][@ANCHOR] (reopen K positions of a "
     "failed text, R rounds), :bestN (N attempts until one holds), :rowsN (budget of repair); or auto, "
     "auto:ROWS: the cascade and its budget"
 )
@@ -38,7 +41,7 @@ HELP: Final = (
 
 BOOSTED_WIDTH: Final = 8
 _NUMBER: Final = re.compile(r"\d*\.?\d+")
-_WHOLE: Final = {"g": "guided_width", "m": "recheck"}
+_WHOLE: Final = {"g": "guided_width", "m": "recheck", "mend": "tail_mend"}
 _REAL: Final = {
     "a": "tail_threshold",
     "w": "guidance_scale",
@@ -134,6 +137,10 @@ def at_weight(name: str, weight: float) -> NamedPolicy:
         parts.append(f"k{policy.tail_width}")
     if policy.tail_rule != TOP_K:
         parts.append(policy.tail_rule)
+    if policy.tail_schedule != CONSTANT:
+        parts.append(policy.tail_schedule)
+    if policy.tail_mend is not None:
+        parts.append(f"mend{policy.tail_mend}")
     if policy.tail_threshold is not None:
         parts.append("a" + f"{policy.tail_threshold:.12f}".rstrip("0").rstrip("."))
     if policy.tail_reuse is not None:
@@ -170,12 +177,12 @@ def _verified_option(option: str) -> dict[str, Any] | None:
 def _option(option: str, preset: str) -> dict[str, Any]:
     if (verified := _verified_option(option)) is not None:
         return verified
-    for field, names in (("order", ORDERS), ("tail_rule", TAIL_RULES)):
+    for field, names in (("order", ORDERS), ("tail_rule", TAIL_RULES), ("tail_schedule", TAIL_SCHEDULES)):
         if option in names:
             return {field: option}
     if reuse := re.fullmatch(r"r([a-z]+)(\d+)", option):
         return {"tail_reuse": reuse[1], "tail_refresh": int(reuse[2])}
-    match = re.fullmatch(r"([kawgbmpt])(\d+(?:\.\d+)?)", option)
+    match = re.fullmatch(r"(mend|[kawgbmpt])(\d+(?:\.\d+)?)", option)
     if match is None:
         raise ValueError(f"option {option!r} is unknown")
     kind, number = match[1], float(match[2])

@@ -31,6 +31,8 @@ class GenerateOptions:
     """w in c + w(c - u)."""
     tail_width: int | None = None
     """Tokens a step after the handoff."""
+    template: str | None = None
+    """A text with blanks to fill, such as 'A dog [blank:3-5] the ball.'."""
     gen_length: int | None = None
     """Canvas length in tokens."""
     steps: int | None = None
@@ -48,7 +50,8 @@ class GenerateOptions:
 
     def body(self, prompt: str) -> dict[str, Any]:
         """The request as JSON; what is not given is left to the server."""
-        given = {"temperature": self.temperature, "gen_length": self.gen_length, "steps": self.steps, "seed": self.seed}
+        names = ("template", "temperature", "gen_length", "steps", "seed")
+        given = {name: getattr(self, name) for name in names}
         body: dict[str, Any] = {"prompt": prompt, "n": self.n, **_set(given)}
         if self.keywords is not None:
             body["constraint"] = {"type": "keywords", "keywords": [word.strip() for word in self.keywords.split(",")]}
@@ -76,6 +79,7 @@ def _set(values: dict[str, Any]) -> dict[str, Any]:
     "generate",
     panel=DECODING,
     options={
+        "template": Opt(),
         "gen_length": Opt("canvas"),
         "steps": Opt(),
         "temperature": Opt(),

@@ -23,7 +23,7 @@ from service.storage.database import Database, DatabaseError, storable
 
 NOT_IN_A_SETTING: Final = ("preset", "gate", "on_fallback", "repair", "budget_rows")
 """Policy fields that do not change how a text is decoded once its handoff step is fixed."""
-LATER: Final = ("plausibility", "tail_rule", "tail_temperature")
+LATER: Final = ("plausibility", "tail_rule", "tail_schedule", "tail_mend", "tail_temperature")
 """Policy fields that earlier measurements do not know: at their defaults they change no digest."""
 UNKNOWN: Final = (
     'no horizon is recorded for this prompt, constraint and setting; POST /committor with "horizon": true measures one'
@@ -46,8 +46,9 @@ def setting_of(job: Job, model_hash: str) -> str:
 
 
 def subject_of(job: Job) -> str:
-    """Digest of the prompt, as the model sees it, and of the constraint."""
-    return _digest(list(job.prompt_ids), job.constraint)
+    """Digest of the prompt, as the model sees it, of the constraint, and of the template if there is one."""
+    template = () if job.template is None else (job.template.literals, job.template.ids)
+    return _digest(list(job.prompt_ids), job.constraint, *template)
 
 
 def _digest(*parts: object) -> str:

@@ -20,6 +20,7 @@ from gate_models.committor.horizon import GridPoint, grid_points
 from service.config.settings import Settings
 from service.generation.job import check_request, job_of
 from service.generation.request import CanvasRequest
+from service.generation.template import check_settled
 from service.http.errors import invalid
 from service.schemas.committor import CommittorRequest, StateRequest
 from service.schemas.policy import GateRequest, PolicyRequest
@@ -86,7 +87,7 @@ def plan_of(request: CommittorRequest, model: DenoisingModel, settings: Settings
     start, points = _start(request, given, job, model)
     plan = CommittorPlan(job, request.rollouts, request.horizon, points, start)
     for arm in plan.arms:
-        state = State(job, start or (model.spec.mask_id,) * job.gen_length, points[0].step, LABEL)
+        state = State(job, start or job.empty(model.spec.mask_id), points[0].step, LABEL)
         check_job(cell_jobs(state, arm, 1)[0], model.spec, invariant=settings.batch_invariant)
     return plan
 
@@ -125,7 +126,11 @@ def _canvas_request(request: CommittorRequest, given: Sequence[int] | None) -> C
     """The canvas whose run is measured. Its gate is the one that the measurement will serve."""
     policy = (request.policy or PolicyRequest()).model_copy(update={"gate": GateRequest(source="recorded")})
     gen_length = len(given) if given is not None and request.gen_length is None else request.gen_length
-    return CanvasRequest.of(request, policy=policy, gen_length=gen_length)
+    asked = CanvasRequest.of(request, policy=policy, gen_length=gen_length)
+    if request.template is not None and given is not None:
+        raise invalid("template", "is not used with a state that is given as text or tokens; leave it out")
+    check_settled(asked, "a committor is measured for one length")
+    return asked
 
 
 def _state_tokens(state: StateRequest | None, model: DenoisingModel) -> list[int] | None:

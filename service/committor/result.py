@@ -78,7 +78,7 @@ def _point(
         cells[name] = Cell(name, tuple(Rollout(r.satisfied, r.score, (), r.rows) for r in continuations))
     masked = sum(token == mask_id for token in recorded.canvas)
     grid = next((point for point in plan.points if point.step == recorded.step), GridPoint(recorded.step, ()))
-    return FreezePoint(grid, 1.0 - masked / plan.job.gen_length, Committor(cells)), masked
+    return FreezePoint(grid, 1.0 - masked / plan.job.open_length, Committor(cells)), masked
 
 
 def _wire_point(plan: CommittorPlan, point: FreezePoint, masked: int) -> wire.CommittorPoint:

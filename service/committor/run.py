@@ -91,7 +91,7 @@ class JobRun:
     @cached_property
     def judge(self) -> TextJudge:
         """Judges one continuation."""
-        return judge_of(self.model, self.plan.job.constraint or {})
+        return judge_of(self.model, self.plan.job.constraint or {}, self.plan.job.template)
 
     def run(self) -> MeasuredRun:
         """Everything measured.
@@ -135,7 +135,7 @@ class JobRun:
         """The guided run whose states are continued, or the state that was given."""
         plan, mask, rows = self.plan, self.model.spec.mask_id, 0
         if not plan.recorded:
-            canvas = plan.start or (mask,) * plan.job.gen_length
+            canvas = plan.start or plan.job.empty(mask)
             states = [RecordedRun(point.step, canvas, None) for point in plan.points]
         else:
             job = replace(record_job(plan.job, LABEL), purpose="rollout", priority="background", record="commits")

@@ -32,12 +32,17 @@ def needed_tokens(constraint: Constraint | None, codec: TextCodec) -> int:
     """Fewest tokens of a satisfying text: those of its required phrases (shared ones once), or one for each word."""
     if constraint is None:
         return 1
+    return max(required_tokens(constraint, codec).total(), constraint.minimum_words())
+
+
+def required_tokens(constraint: Constraint, codec: TextCodec) -> Counter[int]:
+    """The tokens of the phrases that a text must hold, and how often."""
     tokens: Counter[int] = Counter()
     for phrase, times in Counter(constraint.required_text()).items():
         repeats = times if len(phrase) >= SHORTEST_WHOLE else 1
         shortest = min(codec.encode(phrase), codec.encode(phrase.lower()), key=len)  # predicates ignore case
         tokens |= Counter({token: count * repeats for token, count in Counter(shortest).items()})
-    return max(tokens.total(), constraint.minimum_words())
+    return tokens
 
 
 def fitting_canvas(request: CanvasRequest, constraint: Constraint | None, codec: TextCodec, spec: ModelSpec) -> Canvas:

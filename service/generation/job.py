@@ -16,12 +16,14 @@ from decoding.policy.model_defaults import policy_defaults
 from decoding.policy.presets import resolve_policy
 from decoding.request.job import Job, Sampling
 from decoding.request.row_estimates import most_rows, selection_rows
+from decoding.request.template import TemplateCanvas
 from decoding.request.validation import check_job, check_shape
 from decoding.sampling.noise import NoiseKey
 from service.config.settings import Settings
-from service.generation.canvas import fitting_canvas
+from service.generation.canvas import Canvas, fitting_canvas
 from service.generation.repair_anchor import repair_of
 from service.generation.request import CanvasRequest
+from service.generation.template import template_canvas
 from service.http.errors import ApiError, invalid
 from service.schemas.base import MAX_SEED, MAX_TRACE_STEPS
 from service.schemas.policy import PolicyRequest
@@ -35,16 +37,17 @@ def job_of(request: CanvasRequest, model: DenoisingModel, settings: Settings) ->
     """
     constraint = None if request.constraint is None else parse(request.constraint)
     family = _family(request.family, constraint)
-    canvas = fitting_canvas(request, constraint, model.codec, model.spec)
+    canvas, template = _canvas(request, constraint, model)
     _check_size(request, canvas.gen_length, settings)
     check_shape(canvas.gen_length, canvas.steps, canvas.block_length, model.spec, request.names.gen_length)
     generation = _defaults(request.policy, model.spec)
+    open_length = canvas.gen_length if template is None else len(template.open)
     policy = resolve_policy(
         None if request.policy is None else request.policy.preset,
         _given(request.policy),
         defaults=policy_defaults(generation.policy),
-        gen_length=canvas.gen_length,
-        canvas_field=request.names.gen_length,
+        gen_length=open_length,
+        canvas_field=request.names.gen_length if template is None else "the number of blank tokens",
     )
     _check_used(request, policy)
     return Job(
@@ -58,15 +61,24 @@ def job_of(request: CanvasRequest, model: DenoisingModel, settings: Settings) ->
             top_p=generation.top_p if request.top_p is None else request.top_p,
             confidence=request.confidence or "probability",
             eos_fill=request.eos_fill,
-            suppress_eos=request.suppress_eos,
+            suppress_eos=request.suppress_eos or template is not None,
             defer_eos=canvas.defer_eos,
         ),
         block_length=canvas.block_length,
+        template=template,
         family=family,
         constraint=None if constraint is None else constraint.to_spec(),
         predicate=constraint,
         deadline=deadline_of(request.deadline_s, request.arrived, settings),
     )
+
+
+def _canvas(
+    request: CanvasRequest, constraint: Constraint | None, model: DenoisingModel
+) -> tuple[Canvas, TemplateCanvas | None]:
+    if request.template is not None:
+        return template_canvas(request, constraint, model)
+    return fitting_canvas(request, constraint, model.codec, model.spec), None
 
 
 def check_request(

@@ -21,6 +21,7 @@ from service.generation.fallback import FallbackCode, code_of, fallen_back
 from service.generation.job import check_request, job_of
 from service.generation.repair_anchor import NOWHERE, PeakChoice, asks_for_peak, at_peak
 from service.generation.request import CanvasRequest, FieldNames
+from service.generation.template import check_settled, sample_job
 from service.http.errors import invalid
 from service.schemas.generate import GenerateRequest
 from service.schemas.policy import PolicyRequest
@@ -109,6 +110,8 @@ def prepare_canvas(
     the database: keep it off the event loop.
     """
     job = replace(job_of(request, model, settings), record="stats" if trace else "commits")
+    if reads_database(request.policy):
+        check_settled(request, "a horizon is measured for one length")
     model_hash = model.spec.hash
     resolution, fallback = GateResolution(None), None
     if job.policy.preset == "auto":
@@ -120,12 +123,18 @@ def prepare_canvas(
     return Prepared(
         id=f"gen-{uuid.uuid4().hex}",
         created=int(time.time()),
-        jobs=tuple(replace(job, noise=NoiseKey(job.noise.seed + index)) for index in range(request.samples)),
+        jobs=tuple(_sample(job, index, request, model) for index in range(request.samples)),
         choice=resolution,
         fallback=fallback,
         trace=trace,
         anchor_reason=anchor_reason,
     )
+
+
+def _sample(job: Job, index: int, request: CanvasRequest, model: DenoisingModel) -> Job:
+    """The job of one sample: its noise, and its lengths of a template's blanks."""
+    own = replace(job, noise=NoiseKey(job.noise.seed + index))
+    return own if request.template is None else sample_job(own, request, model)
 
 
 def reads_database(policy: PolicyRequest | None) -> bool:

@@ -66,20 +66,28 @@ def usage(prepared: Prepared, outcomes: Sequence[DecodingResult]) -> wire.Usage:
     """Tokens and forward evaluations of all samples."""
     return wire.Usage(
         prompt_tokens=sum(len(job.prompt_ids) for job in prepared.first_jobs),
-        completion_tokens=sum(len(outcome.content) for outcome in outcomes),
+        completion_tokens=sum(completion_tokens(outcome) for outcome in outcomes),
         forward_evaluations=sum(outcome.ledger.total for outcome in outcomes),
     )
 
 
+def completion_tokens(outcome: DecodingResult) -> int:
+    """Tokens that were written: those of the text, or of the blanks alone."""
+    return len(outcome.content) if outcome.job.template is None else outcome.job.open_length
+
+
 def sample(prepared: Prepared, index: int, outcome: DecodingResult, model: DenoisingModel) -> wire.Sample:
     """One sample with its verdict and its ledger."""
-    whole = model.codec.decode(list(outcome.content))
+    whole = outcome.job.text(model.codec, outcome.content)
     text = before_stop(whole, prepared.stop)
     verdict: Verdict | None = None if prepared.constraint is None else prepared.constraint.evaluate(text)
     return wire.Sample(
         index=index,
         seed=outcome.job.noise.seed,
         text=text,
+        blanks=None
+        if outcome.job.template is None
+        else list(outcome.job.template.fillings(model.codec, outcome.content)),
         approximate=outcome.approximate,
         finish_reason="stop" if outcome.finish_reason == "stop" or len(text) < len(whole) else "length",
         satisfied=verdict and verdict.satisfied,
@@ -120,7 +128,7 @@ def gate(prepared: Prepared, outcome: DecodingResult) -> wire.GateResult:
         predicted_horizon=decision.predicted_horizon if decision else None,
         handoff_step=outcome.handoff_step if handed_off else None,
         handoff_fraction=(outcome.handoff_step or 0) / job.steps if handed_off else None,
-        committed_fraction=1.0 - masked / job.gen_length if handed_off else None,
+        committed_fraction=1.0 - masked / job.open_length if handed_off else None,
         handoff_fate=decision.handoff_fate if decision else None,
         fate_confidence=decision.fate_confidence if decision else None,
         fallback_reason=outcome.fallback_reason or (prepared.choice.fallback_reason if prepared.fallback else None),

@@ -18,6 +18,7 @@ class FieldNames:
 
     prompt: str = "prompt"
     gen_length: str = "gen_length"
+    template: str = "template"
 
     def in_reason(self, reason: str) -> str:
         """A gate's reason, which lists fields of the regime, with this route's name of the canvas length."""
@@ -34,6 +35,8 @@ class CanvasRequest:
     constraint: dict[str, Any] | None = None
     family: str | None = None
     render_constraint: bool | None = None
+    template: str | None = None
+    """A text with blanks; then the blanks are what is decoded."""
     policy: PolicyRequest | None = None
     gen_length: int | None = None
     steps: int | None = None

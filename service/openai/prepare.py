@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from decoding.gates.protocol import GateResolver
 from decoding.models.protocol import DenoisingModel
+from decoding.request.template import Blank, Template
 from service.config.settings import Settings
 from service.generation.prepare import Prepared, RecordedHorizons, prepare_canvas, reads_database
 from service.generation.request import CanvasRequest, FieldNames
@@ -21,6 +22,8 @@ _SHARED: Final = (
     *("steps", "block_length", "eos_fill", "defer_eos", "seed", "deadline_s"),
 )
 """Fields that mean what they mean in /generate; null leaves one out."""
+SUFFIX_TOKENS: Final = 16
+"""Tokens in front of a suffix where the request names no number, as OpenAI has it."""
 _ROLES: Final = {"developer": "system"}
 
 
@@ -40,9 +43,11 @@ def prepare_openai(
         asked = replace(asked, gen_length=min(asked.gen_length, model.spec.max_canvas))
     prompts = body.prompt if isinstance(body, CompletionRequest) else [asked.prompt]
     prepared = _of_prompts(prompts, asked, lambda one: prepare_canvas(one, model, gates, settings, recorded))
-    if body.logprobs not in (None, False) and (prepared.policy.repair or prepared.policy.preset == "auto"):
-        raise invalid("logprobs", f"is not served with policy.preset '{prepared.policy.preset}', which may write a "
-                      "position more than once; leave it out")  # fmt: skip
+    policy = prepared.policy
+    rewrites = policy.repair is not None or policy.tail_mend is not None or policy.preset == "auto"
+    if body.logprobs not in (None, False) and rewrites:
+        raise invalid("logprobs", "is not served where a position may be written twice (presets reopen_repair and "
+                      "auto, policy.tail_mend); leave it out")  # fmt: skip
     return replace(prepared, stop=tuple(body.stop or ()))
 
 
@@ -68,6 +73,10 @@ def _check(body: CompletionRequest | ChatRequest, model: DenoisingModel) -> None
     if body.model not in (model.spec.name, model.spec.hash):
         message = f"this server does not serve that model; it serves '{model.spec.name}'"
         raise ApiError(404, message, code="model_not_found", param="model")
+    if isinstance(body, CompletionRequest) and body.suffix:
+        for name in ("stop", "logprobs"):
+            if getattr(body, name) not in (None, []):
+                raise invalid(name, "is not served with a suffix; leave one of them out")
     if body.stream_options is not None and not body.stream:
         raise invalid("stream_options", "is only used with stream: true; leave it out")
     if isinstance(body, ChatRequest):
@@ -86,6 +95,12 @@ def _canvas_request(body: CompletionRequest | ChatRequest) -> CanvasRequest:
     """The request with this server's names of its fields, and OpenAI's names for errors."""
     given: dict[str, Any] = {name: getattr(body, name) for name in _SHARED if getattr(body, name) is not None}
     given |= {"streams_in_blocks": bool(body.stream), "samples": body.n or 1, "suppress_eos": _suppressed(body)}
+    if isinstance(body, CompletionRequest) and body.suffix:
+        template = Template(
+            ("", body.suffix), (Blank(body.max_tokens or SUFFIX_TOKENS, body.max_tokens or SUFFIX_TOKENS),)
+        )
+        names = FieldNames(template="suffix", gen_length="max_tokens")
+        return CanvasRequest(**given, template=template.source(), names=names)
     if isinstance(body, CompletionRequest):
         return CanvasRequest(**given, gen_length=body.max_tokens, names=FieldNames(gen_length="max_tokens"))
     *earlier, last = body.messages

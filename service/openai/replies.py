@@ -125,7 +125,7 @@ def response(
             "finish_reason": sample.finish_reason,
             "astargate": details(sample),
             "logprobs": logprobs_of(shape, asked, prepared, outcome, model),
-            **shape.choice(sample.text),
+            **shape.choice(written(sample)),
         }
         for sample, outcome in zip(samples, outcomes, strict=True)
     ]
@@ -141,10 +141,22 @@ def response(
     return shape.reply(choices, common)
 
 
+def written(sample: Sample) -> str:
+    """The text of a choice: the sample's, or what stands before the suffix."""
+    return sample.text if sample.blanks is None else sample.blanks[0]
+
+
+def tokens_of(prepared: Prepared, outcome: DecodingResult, codec: TextCodec) -> int:
+    """Tokens of a finished choice's text."""
+    if not prepared.stop:
+        return replies.completion_tokens(outcome)
+    return tokens_before_stop(outcome.content, prepared.stop, codec)
+
+
 def usage(prepared: Prepared, outcomes: Sequence[DecodingResult], codec: TextCodec) -> wire.OpenAIUsage:
     """Tokens and forward evaluations of all choices."""
     whole = replies.usage(prepared, outcomes)
-    tokens = sum(tokens_before_stop(outcome.content, prepared.stop, codec) for outcome in outcomes)
+    tokens = sum(tokens_of(prepared, outcome, codec) for outcome in outcomes)
     return wire.OpenAIUsage(
         prompt_tokens=whole.prompt_tokens,
         completion_tokens=tokens,
@@ -159,8 +171,8 @@ def logprobs_of(
     """Log probabilities of a finished choice's tokens, where they are asked for."""
     if asked.alternatives is None:
         return None
-    count = tokens_before_stop(outcome.content, prepared.stop, model.codec)
-    return shape.logprobs(logprobs.chosen_tokens(outcome, count, model.codec), asked.alternatives, model.codec)
+    tokens = logprobs.chosen_tokens(outcome, tokens_of(prepared, outcome, model.codec), model.codec)
+    return shape.logprobs(tokens, asked.alternatives, model.codec)
 
 
 def details(sample: Sample) -> wire.Details:

@@ -82,8 +82,14 @@ class TextView(SampleView):
         self._prefix: list[int] = []
         self._sent = ""
         self._opened = False
-        # A text that may be repaired, or lose to another attempt, is sent once it has won.
-        self._waits = handle.job.policy.repair is not None or handle.job.policy.preset == "auto"
+        # A text that may be mended or repaired, or lose to another attempt, is sent once it has won; a blank once it is
+        # filled.
+        policy = handle.job.policy
+        changes = policy.repair is not None or policy.tail_mend is not None or policy.preset == "auto"
+        self._waits = changes or handle.job.template is not None
+
+    def begin(self) -> list[bytes]:
+        return []
 
     def step(self, event: Event) -> list[bytes]:
         if self._waits or isinstance(event, ReopenEvent):
@@ -103,11 +109,12 @@ class TextView(SampleView):
         return self._send(certain(codec.decode(content) if ended else codec.settled(content), stop))
 
     def end(self, outcome: DecodingResult, sample: Sample) -> list[bytes]:
-        if not sample.text.startswith(self._sent):
+        text = replies.written(sample)
+        if not text.startswith(self._sent):
             raise RuntimeError(f"the stream sent {len(self._sent)} characters that are not the text's")
         prepared, model = self.stream.prepared, self.stream.backend.model
-        self.text.sent(self.index, tokens_before_stop(outcome.content, prepared.stop, model.codec))
-        parts = self._send(sample.text)
+        self.text.sent(self.index, replies.tokens_of(prepared, outcome, model.codec))
+        parts = self._send(text)
         logprobs = replies.logprobs_of(self.text.shape, self.text.asked, prepared, outcome, model)
         last = {
             "finish_reason": sample.finish_reason,

@@ -39,6 +39,10 @@ class CanvasBody(Request):
     """Family whose gates decide: any name of your own, or the constraint's own, which it is where left out."""
     render_constraint: bool = True
     """Append the constraint's instruction to the prompt; false where the prompt says it already. Needs a constraint."""
+    template: str | None = Field(None, max_length=MAX_PROMPT_CHARACTERS)
+    """A text with blanks in place of a free canvas, such as "Dear [blank:2], thank you for [blank:3-8].": the rest
+    stays as it is. [blank:N] takes N tokens, [blank:A-B] a number from A to B that the seed draws; \\[ is a bracket.
+    """
     policy: PolicyRequest | None = None
     gen_length: int | None = Field(None, ge=1, le=MAX_CANVAS)
     """Canvas length L in tokens; by default the model's, longer where the constraint needs more."""
@@ -186,6 +190,8 @@ class Sample(Reply):
     index: int
     seed: int
     text: str
+    blanks: list[str] | None = None
+    """What stands in each blank of a template; null for a free canvas."""
     approximate: bool
     """Whether steps reused keys and values (policy.tail_reuse): exact decoding may give another text."""
     finish_reason: Literal["stop", "length"]
@@ -239,6 +245,8 @@ class StepEventReply(Reply):
     filled: list[int]
     masked: int
     """Masked positions before the step."""
+    mending: bool
+    """Whether the step opened `positions` again to look at them in the finished text (policy.tail_mend)."""
 
 
 class ReopenEventReply(Reply):
@@ -254,6 +262,17 @@ class ReopenEventReply(Reply):
     pieces: list[str]
     score: float
     """Graded score of the best text so far."""
+
+
+class CanvasEvent(Reply):
+    """Event `canvas`: the canvas of a template before its first step."""
+
+    index: int
+    canvas: list[int]
+    """The model's mask id where a token will be written."""
+    pieces: list[str]
+    positions: list[int]
+    """Where a token will be written: those of the blanks."""
 
 
 class HandoffEvent(Reply):

@@ -151,7 +151,10 @@ class CompletionRequest(OpenAIRequest):
     the step was guided, before temperature and top_p. Of alternatives the chosen token alone is given. In a stream all
     come with the last chunk.
     """
-    suffix: refused() = None  # type: ignore[valid-type]
+    suffix: str | None = Field(None, max_length=MAX_PROMPT_CHARACTERS)
+    """What follows the text: max_tokens positions in front of it (16 where left out) are filled, all with text. With it
+    there is no stop and no logprobs.
+    """
 
 
 class ChatMessage(Request):

@@ -11,10 +11,18 @@ from pydantic import Field, WithJsonSchema
 
 from decoding.models.protocol import ReuseMode
 from decoding.policy import gate as gate_policy
-from decoding.policy.decoding_policy import MAX_GUIDANCE_SCALE, MAX_TEMPERATURE, DecodingPolicy, OnFallback, Preset
+from decoding.policy.decoding_policy import (
+    MAX_GUIDANCE_SCALE,
+    MAX_MEND,
+    MAX_TEMPERATURE,
+    DecodingPolicy,
+    OnFallback,
+    Preset,
+)
 from decoding.policy.gate import GateSource
 from decoding.policy.repair import END, MAX_ROLLOUTS, MAX_ROUNDS, Repair, Selector
 from decoding.request.validation import MAX_STEPS
+from decoding.sampling.block_schedule import TailSchedule
 from decoding.sampling.commit_order import order_names
 from decoding.sampling.tail_rule import tail_rules
 from service.schemas.base import MAX_CANVAS, Reply, Request, choices, field_docs
@@ -85,6 +93,8 @@ class PolicyRequest(Request):
         description=_POLICY["tail_rule"],
         json_schema_extra={"anyOf": [choices(*tail_rules()), {"type": "null"}]},
     )
+    tail_schedule: TailSchedule | None = Field(None, description=_POLICY["tail_schedule"])
+    tail_mend: int | None = Field(None, ge=2, le=MAX_MEND, description=_POLICY["tail_mend"])
     tail_temperature: float | None = Field(None, ge=0, le=MAX_TEMPERATURE, description=_POLICY["tail_temperature"])
     tail_threshold: float | None = Field(None, ge=0, le=1, description=_POLICY["tail_threshold"])
     tail_reuse: ReuseMode | None = Field(None, description=_POLICY["tail_reuse"])
@@ -126,6 +136,8 @@ class ResolvedPolicy(Reply):
     gate: GateSettings
     tail_width: int
     tail_rule: str
+    tail_schedule: TailSchedule
+    tail_mend: int | None
     tail_temperature: float | None
     tail_threshold: float | None
     tail_reuse: ReuseMode | None

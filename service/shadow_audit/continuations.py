@@ -129,7 +129,7 @@ class Auditor:
         try:
             for side, handle in running.handles.items():
                 outcome = handle.result()
-                texts[side] = self.backend.model.codec.decode(list(outcome.content))
+                texts[side] = handle.job.text(self.backend.model.codec, outcome.content)
                 verdicts[side] = satisfied(handle.job.constraint, texts[side])
                 rows += outcome.ledger.total
         except DecodingError as error:

@@ -20,6 +20,7 @@ from decoding.policy.gate import GateSettings
 from decoding.records.trace import Trace
 from decoding.request.canvas import CanvasState
 from decoding.request.job import Anchor, Job, Sampling, regime_of
+from decoding.request.template import TemplateCanvas
 from decoding.sampling.noise import NoiseKey
 from gate_models.features import vector as features
 from gate_models.features.argmax_fill import TextReader
@@ -76,7 +77,7 @@ def case_of(chosen: ChosenSample, model: DenoisingModel, reader: TextReader) -> 
     if step is None:
         return None
     job, trace = handle.job, state.trace
-    text = model.codec.decode(state.content()) if finished else None
+    text = job.text(model.codec, state.content()) if finished else None
     canvas = trace.prefix(step, model.spec.mask_id)
     place = trace.place(step) or state.schedule.place
     return AuditCandidate(
@@ -165,6 +166,7 @@ def recipe_of(job: Job) -> dict[str, Any]:
         "policy": policy,
         "sampling": asdict(job.sampling),
         "noise": noise,
+        **({} if job.template is None else {"template": asdict(job.template)}),
     }
 
 
@@ -181,7 +183,15 @@ def job_of(recipe: Mapping[str, Any]) -> Job:
         block_length=recipe["block_length"],
         family=recipe["family"],
         constraint=recipe["constraint"],
+        template=_template(recipe.get("template")),
     )
+
+
+def _template(recorded: Mapping[str, Any] | None) -> TemplateCanvas | None:
+    if recorded is None:
+        return None
+    spans = tuple((start, stop) for start, stop in recorded["spans"])
+    return TemplateCanvas(tuple(recorded["literals"]), tuple(recorded["ids"]), spans)
 
 
 def shadow_jobs(audit: AuditRecord) -> dict[Served, Job]:

@@ -8,6 +8,7 @@ import pytest
 
 from astargate_client import (
     AsyncClient,
+    CanvasEvent,
     Client,
     DeadlineError,
     GenerateResponse,
@@ -147,3 +148,17 @@ def test_what_a_newer_server_may_send():
     assert (sample.finish_reason, sample.gate.source, sample.mood) == ("bored", "oracle", "fine")
     with pytest.raises(ValueError, match="seed"):
         WireSample.model_validate({**known, "seed": "one"})
+
+
+def test_a_template_is_filled_and_its_stream_shows_the_fixed_tokens(client):
+    asked = {"template": "A dog [blank:3] the beach.", "seed": 5, "policy": handoff(fraction(0.5))}
+    plain = client.generate("Write one sentence.", **asked)
+    assert plain.text == f"A dog {plain.samples[0].blanks[0]} the beach."
+    with client.stream("Write one sentence.", **asked) as events:
+        first = next(events)
+        assert isinstance(first, CanvasEvent)
+        assert [piece is None for piece in events.canvases[0].pieces] == [
+            at in first.positions for at in range(len(first.canvas))
+        ]
+        assert events.result().text == plain.text
+    assert None not in events.canvases[0].pieces

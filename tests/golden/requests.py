@@ -118,6 +118,10 @@ GENERATE: Final[dict[str, Body]] = {
     "fraction-entropy-bound": body(K3, 65, cut(0.3, tail_width=8, tail_rule="entropy_bound"), gen_length=24),
     "fraction-factor": body(K3, 66, cut(0.3, tail_width=8, tail_rule="factor", tail_threshold=0.2), gen_length=24),
     "fraction-stable": body(K3, 68, cut(0.3, tail_width=8, tail_rule="stable"), gen_length=24, temperature=0.6),
+    "fraction-growing": body(K3, 69, cut(0.3, tail_width=4, tail_schedule="growing"), gen_length=24, temperature=0.6),
+    "fraction-mended": body(
+        K3, 70, cut(0.3, tail_width=8, tail_mend=3), gen_length=24, temperature=0.6, trace=True, n=2
+    ),
     "fraction-cold-tail": body(K3, 67, cut(0.5, tail_temperature=0.0), gen_length=16),
     "full-cfg-few-steps": body(FOREST, 8, {"preset": "full_cfg"}, gen_length=24, steps=10),
     "fraction": body(K3, 9, cut(0.3, tail_width=2), gen_length=16, trace=True),
@@ -183,6 +187,10 @@ GENERATE: Final[dict[str, Body]] = {
     "refused-reuse": body(K3, 57, cut(0.3, tail_reuse="prefix"), gen_length=16),
     "refused-gate-setting": body(K3, 58, handoff("never", settings={"threshold": 0.5}), gen_length=16),
     **{f"own-{kind}": body(spec, 70, {"preset": "full_cfg"}) for kind, spec in OWN.items()},
+    "template": body(K3, 75, template="A dog [blank:4] the beach with [blank:2].", n=2),
+    "template-lengths": body(None, 76, cut(0.5), template="Dear [blank:1-3], thank you for [blank:2-5].", trace=True),
+    "template-repaired": body(K3, 77, repair(max_rounds=2, fraction=0.5), template="The [blank:6] and the [blank:3]."),
+    "refused-template": body(K3, 78, template="A dog [blank:3-1] the beach."),
     "own-family": body(K3, 71, handoff("policy"), gen_length=16, family="replies-2024"),
     "own-repaired": body(OWN["contains"], 72, repair("keyword_argmax", max_rounds=2), gen_length=16),
     "refused-family": body(K3, 73, family="commongen-k4"),
@@ -194,6 +202,11 @@ SMALL: Final = {"constraint": K3, "seed": 60, "max_tokens": 16}
 OTHERS: Final[dict[str, Call]] = {
     "stream": Call("/generate", body(K3, 61, cut(0.4, tail_width=4), gen_length=16, stream=True)),
     "completion": Call("/v1/completions", {"model": "mini", "prompt": "Write.", **SMALL, "policy": cut(0.5)}),
+    "suffix": Call(
+        "/v1/completions",
+        {"model": "mini", "prompt": "Write.", "suffix": " in the park.", "seed": 62, "max_tokens": 5},
+    ),
+    "stream-template": Call("/generate", body(K3, 63, cut(0.4), template="A dog [blank:3] a ball.", stream=True)),
     "chat": Call(
         "/v1/chat/completions",
         {

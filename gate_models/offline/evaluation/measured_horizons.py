@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from decoding.gates.builtin import FractionGate, NeverGate
 from decoding.gates.protocol import Gate, Regime
+from decoding.sampling.block_schedule import CONSTANT
 from decoding.sampling.tail_rule import TOP_K
 from gate_models.gates.calibrated.files import differences
 from gate_models.gates.sources import RECORDED
@@ -34,7 +35,15 @@ class PromptHorizon:
 
     def gate(self, asked: Regime) -> Gate:
         """The gate for a run in `asked`. Raises `ValueError` where that is another setting, its tail aside."""
-        serial = replace(asked, tail_width=1, tail_rule=TOP_K, tail_threshold=None, tail_reuse=None)
+        serial = replace(
+            asked,
+            tail_width=1,
+            tail_rule=TOP_K,
+            tail_schedule=CONSTANT,
+            tail_mend=None,
+            tail_threshold=None,
+            tail_reuse=None,
+        )
         if differing := differences(self.regime, serial):
             measured, wanted = asdict(self.regime), asdict(serial)
             settings = ", ".join(f"{name} {wanted[name]} (census: {measured[name]})" for name in differing)

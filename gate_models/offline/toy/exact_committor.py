@@ -41,6 +41,7 @@ class ExactToy:
         """[states]: S(y), 0 for unfinished canvases (which are never reached at T)."""
         self._kernels: dict[tuple[Phase, Step], Tensor] = {}
         self._rows: dict[tuple[int, Step, tuple[int, ...]], Tensor] = {}
+        self._mends: dict[tuple[int, tuple[int, ...], int], Tensor] = {}
 
     @property
     def steps(self) -> int:
@@ -53,9 +54,7 @@ class ExactToy:
         Raises `ValueError` for a tail that remembers its steps: its canvases are no Markov chain, see `paths`.
         """
         if phase == "base" and self.rules.remembers:
-            raise ValueError(
-                f"a tail of rule {self.rules.tail_rule!r} remembers its steps and has no kernel; see `paths`"
-            )
+            raise ValueError("a tail that depends on its earlier steps has no kernel on canvases alone; see `paths`")
         width = self.rules.guided_width if phase == "guided" else tail_width or self.rules.tail_width
         plan = schedule(self.rules, self.canvas, step, width)
         if (phase, plan) not in self._kernels:
@@ -67,11 +66,17 @@ class ExactToy:
         step, state = len(path) - 1, path[-1]
         if step < handoff or not self.rules.remembers:
             return self.kernel(step, "guided" if step < handoff else "base", tail_width)[state]
-        plan = schedule(self.rules, self.canvas, step, tail_width or self.rules.tail_width)
+        entered = int(self.law.masks[path[handoff]])
+        plan = self._tail_plan(step, tail_width, entered)
         key = state, plan, path[handoff:step][-2:]
         if key not in self._rows:
             self._rows[key] = self.law.row(plan, state, key[-1])
         return self._rows[key]
+
+    def _tail_plan(self, step: int, tail_width: int | None, entered: int) -> Step:
+        """What the schedule asks of a step of a tail that began with `entered` masks."""
+        rules, width = self.rules, tail_width or self.rules.tail_width
+        return schedule(rules, self.canvas, step, width, growing=rules.growing, entered=entered)
 
     def committors(self, phase: Phase, tail_width: int | None = None) -> list[Tensor]:
         """q_t(x) for t = 0..T under the phase's kernel to the end: q0 (with a tail of that width) or qg."""
@@ -112,6 +117,30 @@ class ExactToy:
             paths = longer
         return paths
 
+    def texts(self, handoff: int, tail_width: int | None = None) -> Mapping[int, float]:
+        """Probability of every finished canvas, after the passes that mend its tail."""
+        laws: dict[int, float] = {}
+        for path, mass in self.paths(handoff, tail_width).items():
+            masked = self.canvas.digits[path[handoff]] == self.canvas.alphabet
+            opened = masked.nonzero().flatten().tolist()
+            law = {path[-1]: mass}
+            for number in range(self.rules.mend or 0):
+                after: dict[int, float] = {}
+                for state, share in law.items():
+                    row = self._mended(state, tuple(opened), number)
+                    for to in row.nonzero().flatten().tolist():
+                        after[to] = after.get(to, 0.0) + share * float(row[to])
+                law = after
+            for state, share in law.items():
+                laws[state] = laws.get(state, 0.0) + share
+        return laws
+
+    def _mended(self, state: int, opened: tuple[int, ...], number: int) -> Tensor:
+        key = state, opened, number
+        if key not in self._mends:
+            self._mends[key] = self.law.mended(*key, self.rules.mend or 1)
+        return self._mends[key]
+
     def switch_curve(self, tail_width: int | None = None) -> Tensor:
         """S(t) [T + 1] = E^g[q0_t(X_t)] (Section 3.3); S(T) is full CFG, S(0) the base decoder."""
         base = self.committors("base", tail_width)
@@ -134,12 +163,15 @@ class ExactToy:
         if self.rules.paced_by_tokens:
             raise ValueError("the rows of a tail paced by its tokens depend on the trajectory")
         widths = {"guided": self.rules.guided_width, "base": tail_width or self.rules.tail_width}
-        masks, rows = self.canvas.length, 0
+        masks, rows, entered = self.canvas.length, 0, 0
         for step in range(self.steps):
             phase: Phase = "guided" if step < handoff else "base"
             if masks == 0 and widths[phase] > 1:
                 break
+            entered = masks if step <= handoff else entered
             plan = schedule(self.rules, self.canvas, step, widths[phase])
+            if phase == "base":
+                plan = self._tail_plan(step, tail_width, entered)
             masks -= plan.quotas[max(0, masks - self.canvas.length + plan.stop)]
             rows += 2 if phase == "guided" else 1
         return rows

@@ -30,6 +30,8 @@ CONFIDENCE_ORDERS: Final = frozenset({"probability", "margin", "neg_entropy", "r
 SMALLEST_GAP: Final = 1e-9
 ROUNDED: Final = 5e-6
 """Nats that the decoder's divergence, of probabilities in millionths, may be off by."""
+MENDED: Final = 0.1
+"""Share of the best token's probability below which mending draws a token anew."""
 STEADY: Final = 0.015
 """Divergence in nats below which the rule `stable` takes a prediction for unchanged."""
 
@@ -56,6 +58,10 @@ class Rules:
     tail_width: int = 1
     tail_threshold: float | None = None
     tail_rule: str = "top_k"
+    growing: bool = False
+    """Whether the tail's counts grow (`tail_schedule`)."""
+    mend: int | None = None
+    """Passes that mend the finished tail."""
     block_length: int | None = None
     suppress_end: bool = False
     defer_end: bool = False
@@ -69,7 +75,7 @@ class Rules:
     @property
     def remembers(self) -> bool:
         """Whether a base step depends on the steps of the tail before it."""
-        return self.tail_rule == "stable"
+        return self.growing or self.tail_rule == "stable"
 
     @property
     def paced_by_tokens(self) -> bool:
@@ -383,6 +389,28 @@ class StepLaw:
             out.index_add_(0, image, weight * mass)
         return out
 
+    def mended(self, state: int, opened: Sequence[int], number: int, passes: int) -> Tensor:
+        """[states]: law of the text after pass `number` over a finished one, whose tail began with `opened` masked."""
+        canvas, tables = self.canvas, self.tables
+        text = [int(digit) for digit in canvas.digits[state]]
+        end = text.index(tables.end_id) if tables.end_is_token and tables.end_id in text else canvas.length
+        looked = [p for i, p in enumerate(opened) if i % passes == number and p <= end]
+        hidden = canvas.number(None if p in looked else token for p, token in enumerate(text))
+        out = torch.zeros(canvas.states, dtype=torch.float64)
+        out[state] = 1.0
+        for p in looked:
+            beside = [text[k] for k in (p - 1, p + 1) if 0 <= k < canvas.length]
+            lonely = text[p] not in beside or (tables.end_is_token and text[p] == tables.end_id)
+            plain = self.base.plain[hidden, p]
+            if lonely and plain[text[p]] >= MENDED * plain.max():
+                continue
+            moved = torch.zeros_like(out)
+            for token in range(canvas.alphabet):
+                to = (torch.arange(canvas.states) + (token - canvas.digits[:, p]) * canvas.powers[p])[out > 0]
+                moved.index_add_(0, to, out[out > 0] * self.base.drawn[hidden, p, token])
+            out = moved
+        return out
+
     def at(self, state: int) -> StepLaw:
         """This law on the draws of one state alone, each joint draw of its masked positions once."""
         here, pairs = copy.copy(self), self.state == state
@@ -400,12 +428,27 @@ class StepLaw:
         return torch.where(self.masked, self.at_tokens(delta), 0.0).sum(-1) / self.rules.temperature
 
 
-def schedule(rules: Rules, canvas: ToyCanvas, step: int, width: int) -> Step:
-    """Masks left over steps left, rounded up, from one block to the next; a wide phase commits at least `width`."""
+def growing_counts(length: int, entered: int | None, width: int) -> list[int]:
+    """[L + 1]: what a growing tail commits by number of masks left, if it began with `entered` (None: with those)."""
+    counts = [0]
+    for masks in range(1, length + 1):
+        begun = max(masks, entered or masks)
+        steps = math.ceil(begun / width)
+        decided = [max(begun * i**2 // steps**2 + j - i for i in range(j + 1)) for j in range(1, steps + 1)]
+        counts.append(min(number for number in decided if number > begun - masks) - (begun - masks))
+    return counts
+
+
+def schedule(
+    rules: Rules, canvas: ToyCanvas, step: int, width: int, *, growing: bool = False, entered: int | None = None
+) -> Step:
+    """Masks left over steps left, rounded up, from one block to the next; a wide phase commits at least `width`.
+
+    A `growing` tail commits that many on average; it began with `entered` masks (None: it begins with this step).
+    """
     length, block = canvas.length, rules.block_length or canvas.length
     per_block = rules.steps * block // length
     steps_left = per_block - step % per_block
-    quotas = tuple(
-        min(masks, max(math.ceil(masks / steps_left), width if width > 1 else 0)) for masks in range(length + 1)
-    )
+    widths = growing_counts(length, entered, width) if growing else [width if width > 1 else 0] * (length + 1)
+    quotas = tuple(min(masks, max(math.ceil(masks / steps_left), widths[masks])) for masks in range(length + 1))
     return Step(quotas, min(length, (step // per_block + 1) * block))

@@ -52,7 +52,7 @@ export function policyEditor({ presets, sources, schema, definitions, reuse }) {
       if (name === "on_fallback") return mayFallBack(source);
       if (name === "boost_threshold") return boosts;
       if (name.startsWith("tail_") && guided && !hands) return false;
-      if (name === "tail_threshold" || name === "tail_rule") return chosen("tail_width") > 1;
+      if (["tail_threshold", "tail_rule", "tail_schedule", "tail_mend"].includes(name)) return chosen("tail_width") > 1;
       if (name === "tail_reuse") return reuse;
       if (name === "tail_refresh") return reuse && Boolean(chosen("tail_reuse"));
       return name !== "gate" || gated;

@@ -20,6 +20,8 @@ export function requestForm({ document, constraints, policies, model, gates }) {
     field({ name, path: name, schema: properties[name], definitions, title: NAMES[name], open: OPEN[name] ?? (BY_MODEL.includes(name) ? `${model.defaults[name]}` : undefined) }));
   const prompt = field({ name: "prompt", path: "prompt", schema: properties.prompt, definitions, required: true, wide: true });
   prompt.control.rows = 2;
+  const template = field({ name: "template", path: "template", schema: properties.template, definitions, wide: true, title: "Template", open: "none: a free text" });
+  template.control.rows = 1;
   const render = field({ name: "render_constraint", path: "render_constraint", schema: properties.render_constraint, title: "Add the constraint's instruction to the prompt" });
   const constraint = constraintEditor(constraints.data, { path: "constraint", optional: true });
   const policy = policyEditor({ presets: policies.data, sources: policies.gate_sources, schema: definitions.PolicyRequest, definitions, reuse: model.tail_reuse });
@@ -31,6 +33,7 @@ export function requestForm({ document, constraints, policies, model, gates }) {
 
   function load(task) {
     prompt.write(task.prompt);
+    template.write(task.template);
     constraint.set(task.constraint);
     sampling.find((item) => item.name === "gen_length").write(task.gen_length);
     sampling.find((item) => item.name === "steps").write(undefined);
@@ -40,7 +43,7 @@ export function requestForm({ document, constraints, policies, model, gates }) {
   const element = h("div", {},
     h("fieldset", { class: "section" }, h("legend", {}, "Task"),
       h("div", { class: "field wide", "data-hint": "Fills in prompt, constraint and length" }, h("label", { for: id, class: "unseen" }, "Task"), pick),
-      prompt.element, constraint.element, render.element),
+      prompt.element, template.element, constraint.element, render.element),
     policy.element,
     h("fieldset", { class: "section" }, h("legend", {}, "Canvas"),
       h("div", { class: "grid four" }, of(SAMPLING)),
@@ -53,6 +56,8 @@ export function requestForm({ document, constraints, policies, model, gates }) {
 
   function value() {
     const body = { prompt: prompt.read() };
+    const blanks = template.read();
+    if (blanks) body.template = blanks;
     const given = constraint.value();
     if (given) body.constraint = given;
     if (given && !render.read()) body.render_constraint = false;

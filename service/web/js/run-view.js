@@ -69,8 +69,8 @@ export class RunView {
     const { run, shown } = this;
     const cells = run.canvas(shown, !(this.ended && shown === run.frames.length));
     this.canvas.replaceChildren(...cells.map((cell, position) => drawCell(cell, position)));
-    const done = cells.filter((cell) => cell && !cell.reopened).length;
-    this.canvas.setAttribute("aria-label", `Canvas, ${done} of ${plural(cells.length, "position")} committed: ${cells.map((cell) => (cell?.piece ? display(cell.piece).text : "masked")).join(" ")}`);
+    const done = cells.filter((cell) => cell && !cell.reopened && !cell.fixed).length;
+    this.canvas.setAttribute("aria-label", `Canvas, ${done} of ${plural(cells.filter((cell) => !cell?.fixed).length, "position")} committed: ${cells.map((cell) => (cell?.piece ? display(cell.piece).text : "masked")).join(" ")}`);
     this.strip.replaceChildren(strip(run, shown, this.columns()));
     const frame = run.frames[shown - 1];
     const step = run.stepsIn(shown);
@@ -106,6 +106,7 @@ export class RunView {
 
 function drawCell(cell, position) {
   if (!cell) return h("span", { class: "cell mask" }, "");
+  if (cell.fixed) return h("span", { class: "cell fixed", title: `position ${position}: text of the template` }, display(cell.piece).text);
   if (cell.reopened) return h("span", { class: `cell mask reopened${cell.fresh ? " fresh" : ""}`, title: `position ${position}: reopened, was ${cell.before}` }, h("s", {}, display(cell.before).text));
   const { text, special } = display(cell.piece);
   const size = text.length > 11 ? " longest" : text.length > 8 ? " long" : "";

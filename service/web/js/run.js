@@ -45,7 +45,8 @@ export class Run {
   /** Events that a later server may know are kept out of the frames, and do no harm. */
   take(event, data) {
     if (data.index > 0) return;
-    if (event === "step" || event === "handoff") this.frames.push({ kind: event, ...data });
+    if (event === "canvas") this.template = data;
+    else if (event === "step" || event === "handoff") this.frames.push({ kind: event, ...data });
     else if (event === "reopen" && Array.isArray(data.positions)) this.frames.push({ kind: event, ...data });
     else if (event === "sample") this.sample = data;
     else if (event === "done") this.answer = data;
@@ -54,12 +55,12 @@ export class Run {
 
   /** Steps T, so far as they are known. */
   get steps() {
-    return this.answer?.steps ?? this.body.steps ?? this.body.gen_length ?? null;
+    return this.answer?.steps ?? this.body.steps ?? this.template?.positions.length ?? this.body.gen_length ?? null;
   }
 
   get length() {
     const seen = Math.max(-1, ...this.frames.flatMap((frame) => frame.positions ?? []), ...this.frames.flatMap((frame) => frame.filled ?? []));
-    return Math.max(this.answer?.gen_length ?? this.body.gen_length ?? 0, seen + 1);
+    return Math.max(this.answer?.gen_length ?? this.template?.canvas.length ?? this.body.gen_length ?? 0, seen + 1);
   }
 
   get fullCfg() {
@@ -81,6 +82,7 @@ export class Run {
   /** The canvas after `shown` frames: for each position null (masked) or { piece, phase, confidence, step, ... }. */
   canvas(shown = this.frames.length, highlight = true) {
     const cells = Array(this.length).fill(null);
+    for (const [position, piece] of (this.template?.pieces ?? []).entries()) if (!this.template.positions.includes(position)) cells[position] = { piece, fixed: true };
     let ordinal = 0;
     for (const [index, frame] of this.frames.slice(0, shown).entries()) {
       const fresh = highlight && index === shown - 1;
@@ -92,7 +94,8 @@ export class Run {
       } else if (frame.kind === "step") {
         ordinal += 1;
         for (const [slot, position] of frame.positions.entries()) {
-          cells[position] = { piece: frame.pieces[slot], phase: frame.phase, confidence: frame.confidence[slot], step: ordinal, again: Boolean(cells[position]?.reopened), fresh };
+          if (frame.mending && cells[position]?.piece === frame.pieces[slot]) continue; // looked at again, and kept
+          cells[position] = { piece: frame.pieces[slot], phase: frame.phase, confidence: frame.confidence[slot], step: ordinal, again: frame.mending || Boolean(cells[position]?.reopened), fresh };
         }
         for (const position of frame.filled ?? []) cells[position] ??= { piece: "", phase: frame.phase, confidence: null, step: ordinal, filled: true, fresh };
       }

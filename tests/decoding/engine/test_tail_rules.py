@@ -12,6 +12,7 @@ from decoding.engine.handle import DecodingResult
 from decoding.engine.runner import Runner
 from decoding.models.bert_mini.network import MiniModel
 from decoding.request.job import Job, Sampling
+from decoding.sampling.block_schedule import TAIL_SCHEDULES
 from decoding.sampling.stability import NO_TAIL
 from decoding.sampling.tail_rule import TAIL_RULES
 from gate_models.offline.runs.trace_codec import decode_trace, encode_trace
@@ -30,6 +31,19 @@ def run(model: MiniModel, *jobs: Job) -> list[DecodingResult]:
         outcomes = [handle.result(60) for handle in [engine.submit(one) for one in jobs]]
         assert sum(outcome.ledger.total for outcome in outcomes) == engine.runner.counts.total
     return outcomes
+
+
+def resumed(made: Job, outcome: DecodingResult, after: int, mask: int) -> Job:
+    """`made` from the tail's state after the first `after` recorded steps."""
+    trace = outcome.trace
+    return replace(
+        made,
+        start=tuple(trace.prefix(after, mask).tolist()),
+        start_step=trace.steps[after].step,
+        start_place=trace.place(after),
+        start_tail=trace.tail(after),
+        handed_off=True,
+    )
 
 
 def test_texts_do_not_depend_on_what_shares_the_batch(model: MiniModel) -> None:
@@ -71,14 +85,7 @@ def test_a_tail_goes_on_from_a_recorded_step_as_it_went_on_itself(model: MiniMod
     trace, mask = decode_trace(encode_trace(whole.trace)), model.spec.mask_id
     assert trace.steps[after].tail == whole.trace.steps[after].tail
     assert trace.steps[after].tail.seen
-    canvas = tuple(trace.prefix(after, mask).tolist())
-    rest = replace(
-        one,
-        start=canvas,
-        start_step=trace.steps[after].step,
-        start_place=trace.place(after),
-        start_tail=trace.tail(after),
-    )
+    rest = resumed(one, replace(whole, trace=trace), after, mask)
     assert run(steady_model(), rest)[0].trace.steps == whole.trace.steps[after:]
     forgetful = run(steady_model(), replace(rest, start_tail=NO_TAIL))[0]
     assert len(forgetful.trace.steps[0].positions) == 1
@@ -120,6 +127,28 @@ def test_every_rule_composes_with_reuse(model: MiniModel, rule: str, mode: str) 
     assert fast.approximate
     assert model.spec.mask_id not in fast.tokens
     assert fast.ledger.tokens / fast.ledger.total < one.ledger.tokens / one.ledger.total
+
+
+@pytest.mark.parametrize("blocks", [None, 8])
+@pytest.mark.parametrize("preset", ["base", "handoff"])
+def test_counts_grow_at_equal_rows(model: MiniModel, preset: str, blocks: int | None) -> None:
+    """The same ledger as of a constant width, planned as it comes, and each step commits what a resumed run would."""
+    shape: dict[str, Any] = {"preset": preset, "length": LENGTH, "block_length": blocks}
+    if preset == "handoff":
+        shape["fraction"] = 0.25
+    made = [job(model, **shape, policy={"tail_width": 4, "tail_schedule": name}) for name in TAIL_SCHEDULES]
+    constant, growing = run(model, *made)
+    assert growing.ledger.rows == constant.ledger.rows
+    assert growing.ledger.total == made[1].planned_rows()
+    base = [stats for stats in growing.trace.steps if stats.phase == "base"]
+    counts = [len(stats.positions) for stats in base]
+    assert counts != [len(stats.positions) for stats in constant.trace.steps if stats.phase == "base"]
+    if blocks is None:
+        assert counts == sorted(counts)
+    for index in range(1, len(base)):
+        after = len(growing.trace.steps) - len(base) + index
+        rest = resumed(made[1], growing, after, model.spec.mask_id)
+        assert run(model, rest)[0].trace.steps == growing.trace.steps[after:]
 
 
 def test_a_tail_without_temperature_is_greedy(model: MiniModel) -> None:

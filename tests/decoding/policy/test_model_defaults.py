@@ -22,6 +22,8 @@ DRAINED: dict[str, Any] = {
     "gate": {"source": "drained", "threshold": 0.4},
     "tail_width": 4,
     "tail_rule": "spaced",
+    "tail_schedule": "growing",
+    "tail_mend": 4,
     "tail_temperature": 0.3,
 }
 
@@ -53,6 +55,7 @@ def test_what_the_client_sets_stands() -> None:
     given = {"guidance_scale": 3.0, "order": "random", "tail_width": 1}
     policy = resolve_policy(None, given, defaults=policy_defaults(DRAINED))
     assert (policy.guidance_scale, policy.order, policy.tail_width, policy.tail_rule) == (3.0, "random", 1, "top_k")
+    assert (policy.tail_schedule, policy.tail_mend) == ("constant", None)
 
 
 def test_a_field_that_the_default_preset_does_not_use_asks_for_handoff() -> None:
@@ -65,7 +68,12 @@ GIVEN: dict[str, list[Any]] = {
     "guidance_scale": [0.5],
     "order": ["random", "confidence"],
     "tail_width": [1, 8],
-    "gate": [GateSettings("never"), GateSettings("drained"), GateSettings("fraction", fraction=0.5)],
+    "gate": [
+        GateSettings("never"),
+        GateSettings("drained"),
+        GateSettings("fraction", fraction=0.5),
+        GateSettings("drained", recheck=4),
+    ],
     "repair": [Repair()],
     "tail_threshold": [0.9],
 }

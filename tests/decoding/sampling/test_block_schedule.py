@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoding.sampling.block_schedule import BlockSchedule, check_blocks, step_at
+from decoding.sampling.block_schedule import (
+    TAIL_SCHEDULES,
+    BlockSchedule,
+    check_blocks,
+    growing_width,
+    planned_rows,
+    step_at,
+)
 from gate_models.committor.choices import FREEZE_GRID
 
 
@@ -89,3 +98,35 @@ def test_step_at_rounds_half_up() -> None:
     assert step_at(0.5, 3) == 2
     assert step_at(0.0, 7) == 0
     assert step_at(1.0, 7) == 7
+
+
+@given(st.integers(1, 64), st.integers(1, 16))
+def test_a_growing_tail_takes_the_steps_of_a_constant_one(masks: int, width: int) -> None:
+    """Equal rows, one position a step at least, and counts that never get smaller by more than rounding does."""
+    counts, left = [], masks
+    while left:
+        counts.append(growing_width(masks, left, width))
+        left -= counts[-1]
+    assert left == 0
+    assert len(counts) == -(-masks // width)
+    assert all(later >= sooner - 1 for sooner, later in itertools.pairwise(counts))
+    assert max(counts) <= 2 * width
+    assert sum(counts[: len(counts) // 2]) <= masks // 2
+
+
+def test_a_growing_tail_by_hand() -> None:
+    left, counts = 32, []
+    while left:
+        counts.append(growing_width(32, left, 8))
+        left -= counts[-1]
+    assert counts == [2, 6, 10, 14]
+    with pytest.raises(ValueError, match="nothing to commit"):
+        growing_width(8, 0, 2)
+
+
+@pytest.mark.parametrize("block_length", [None, 8])
+def test_planned_rows_of_a_growing_tail(block_length: int | None) -> None:
+    """The same as of a constant one where the schedule has steps to spare."""
+    for handoff in (0, 5, 16):
+        rows = [planned_rows(32, 32, block_length, handoff, 1, 4, name) for name in TAIL_SCHEDULES]
+        assert rows[0] == rows[1]

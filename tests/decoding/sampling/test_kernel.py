@@ -30,6 +30,7 @@ def step(conditional: Tensor, unconditional: Tensor | None, w: float = 2.0, **ch
         "top_p": ones,
         "blocked": torch.zeros(rows, dtype=torch.bool),
         "plausibility": torch.zeros(rows, dtype=torch.float64),
+        "standing": torch.full((rows,), -1),
     }
     suppressed, blocked_ids = changes.pop("suppressed", torch.tensor([MASK])), changes.pop("blocked_ids", None)
     settings = PositionSettings(**(arguments | changes))  # type: ignore[arg-type]

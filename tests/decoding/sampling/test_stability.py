@@ -79,5 +79,6 @@ def test_the_bound_itself_is_a_change() -> None:
 
 
 def test_a_state_survives_being_plain_tuples() -> None:
-    state = TailState((Seen(3, 1, leaders_of([1, 2], [0.25, 0.5])),))
-    assert TailState.of(tuple(tuple(tuple(entry) for entry in part) for part in state)) == state
+    leaders = leaders_of([1, 2], [0.25, 0.5])
+    state = TailState((Seen(3, 1, leaders),), entered=7)
+    assert TailState.of((((3, 1, tuple(leaders)),), 7)) == state

@@ -174,6 +174,7 @@ def test_a_card_shows_what_the_last_run_asked_for(counting: Counting, tmp_path: 
         ("base:k8", ["base:k8"]),
         ("handoff:0.3:k8:a0.9:rdual4", ["base:k8:a0.9:rdual4", "handoff:0.3:k8:a0.9:rdual4:w2"]),
         ("drained:0.5:rprefix8:k4", ["base:k4:rprefix8", "drained:0.5:rprefix8:k4:w2"]),
+        ("parallel_tail:0.3:spaced:mend4", ["base:k8:spaced:mend4", "parallel_tail:0.3:spaced:mend4:w2"]),
         ("parallel_tail:0.3", ["base:k8", "parallel_tail:0.3:w2"]),
         ("full_cfg:k4:guidance_boost", ["base", "full_cfg:k4:guidance_boost:w2"]),
         ("full_cfg:w3", ["base", "full_cfg:w2"]),
@@ -196,6 +197,7 @@ def test_a_parallel_tail_hands_off_where_it_says() -> None:
     assert (named.policy.preset, named.policy.tail_width, named.policy.gate.fraction) == ("parallel_tail", 8, 0.3)
     assert named.gate.planned_step(10) == 3
     assert parse_policy("parallel_tail:0.3:k4:a0.9").policy.tail_width == 4
+    assert parse_policy("parallel_tail:0.3:spaced:mend4").policy.tail_mend == 4
 
 
 @pytest.mark.parametrize("name", ["parallel_tail", "handoff", "drained", "parallel_tail:k4", "handoff:k8"])

@@ -89,3 +89,9 @@ def test_a_refusal_by_the_server_of_a_benchmark_is_told(server, tmp_path):
 def test_models():
     assert "bert_mini" in astargate("models").stdout
     assert "config.json" in astargate("models", "--model", "nowhere", code=1).stderr
+
+
+def test_generate_fills_a_template(server):
+    line = astargate("generate", "Write.", "--template", "A dog [blank:3] ball.", "--seed", "7", "--url", server.url)
+    assert line.stdout.startswith("A dog ")
+    assert " ball.\n" in line.stdout

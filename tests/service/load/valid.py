@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from decoding.constraints import catalogue
 from decoding.policy.decoding_policy import ON_FALLBACK
 from decoding.policy.repair import SELECTORS
+from decoding.sampling.block_schedule import TAIL_SCHEDULES
 from decoding.sampling.commit_order import CONFIDENCE_KINDS, guidance_first_orders, guided_orders, order_names
 from decoding.sampling.tail_rule import TOP_K, tail_rules
 
@@ -137,7 +138,15 @@ def tails(draw: st.DrawFn, canvas: int, *, wide: bool) -> Body:
     fields["tail_width"] = width
     if width > 1:
         fields |= draw(
-            st.fixed_dictionaries({}, optional={"tail_threshold": SHARES, "tail_rule": st.sampled_from(tail_rules())})
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "tail_threshold": SHARES,
+                    "tail_rule": st.sampled_from(tail_rules()),
+                    "tail_schedule": st.sampled_from(TAIL_SCHEDULES),
+                    **({} if "recheck" in gate else {"tail_mend": st.integers(2, 6)}),
+                },
+            )
         )
         if fields.get("tail_rule", TOP_K) != TOP_K:
             fields.pop("tail_threshold", None)

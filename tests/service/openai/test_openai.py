@@ -70,6 +70,15 @@ def test_the_joined_stream_is_the_text_in_its_blocks(client, policy, chat):
     assert pieces > 2, "text comes in pieces"
 
 
+def test_a_mended_text_is_sent_once_it_stands(client):
+    policy = {"preset": "base", "tail_width": 8, "tail_mend": 3}
+    options = {**COMMON, "prompt": "Write one sentence.", "max_tokens": 32,
+               "extra_body": {**EXTRA, "policy": policy, "block_length": 8}}  # fmt: skip
+    (text,) = [choice.text for choice in client.completions.create(**options).choices]
+    pieces = [c.text for chunk in client.completions.create(**options, stream=True) for c in chunk.choices if c.text]
+    assert pieces == [text]
+
+
 def test_only_a_stream_is_cut_into_blocks(client):
     """The whole text at once is decoded as `/generate` decodes it; blocks are for those who watch."""
     asked = {"prompt": "Write one sentence.", **COMMON}

@@ -1,6 +1,4 @@
-"""What tools send that were written for other servers: neutral values, two names of a field, lists of prompts, stop strings,
-log probabilities, and lengths above the model's.
-"""
+"""What tools send that were written for other servers: neutral values, lists of prompts, stop strings, and the like."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ def streamed(client, **options):
     return joined, reasons, usages, logprobs
 
 
-# -- stop ----------------------------------------------------------------------------------------------------------------
+# -- stop -
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -95,7 +93,7 @@ def test_what_is_no_stop_string_is_refused(server, stop):
     assert error_of(reply)["param"].startswith("stop")
 
 
-# -- log probabilities ---------------------------------------------------------------------------------------------------
+# -- log probabilities -
 
 
 def test_log_probabilities_are_those_of_the_committing_steps(server, client):
@@ -139,12 +137,22 @@ def test_a_stream_has_them_with_its_last_chunk_and_a_stop_string_cuts_them(clien
     assert logprobs[0].top_logprobs is None
 
 
-@pytest.mark.parametrize("preset", ["auto", "reopen_repair"])
-def test_a_text_that_may_be_reopened_has_none(server, preset):
-    body = {**COMMON, "prompt": "a", "logprobs": 1, "policy": {"preset": preset}}
+@pytest.mark.parametrize(
+    "policy",
+    [{"preset": "auto"}, {"preset": "reopen_repair"}, {"preset": "base", "tail_width": 4, "tail_mend": 2}],
+    ids=["auto", "repaired", "mended"],
+)
+def test_a_text_that_may_be_written_anew_has_none(server, policy):
+    body = {**COMMON, "prompt": "a", "logprobs": 1, "policy": policy}
     body["constraint"] = {"type": "keywords", "keywords": ["dog"]}
     error = error_of(server.client.post("/v1/completions", json=body))
-    assert (error["param"], preset in error["message"]) == ("logprobs", True)
+    assert (error["param"], "written twice" in error["message"]) == ("logprobs", True)
+
+
+@pytest.mark.parametrize("asked", [{"logprobs": 1}, {"stop": ["."]}])
+def test_a_text_before_a_suffix_has_neither(server, asked):
+    body = {**COMMON, "prompt": "a", "suffix": " on a beach.", **asked}
+    assert error_of(server.client.post("/v1/completions", json=body))["param"] in asked
 
 
 def test_alternatives_need_log_probabilities(server):
@@ -152,7 +160,7 @@ def test_alternatives_need_log_probabilities(server):
     assert error_of(server.client.post("/v1/chat/completions", json=body))["param"] == "top_logprobs"
 
 
-# -- lists of prompts ----------------------------------------------------------------------------------------------------
+# -- lists of prompts -
 
 
 def test_prompts_are_answered_in_their_order(client):
@@ -196,7 +204,7 @@ def test_prompts_that_are_refused(server, change, said):
     assert said in error["message"]
 
 
-# -- names and neutral values --------------------------------------------------------------------------------------------
+# -- names and neutral values -
 
 NEUTRAL = {
     "repetition_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0, "logit_bias": {}, "ignore_eos": False,
@@ -262,7 +270,7 @@ def test_usage_in_every_chunk(client):
     assert all(usage.total_tokens == usage.prompt_tokens + usage.completion_tokens for usage in usages)
 
 
-# -- lengths above the model's -------------------------------------------------------------------------------------------
+# -- lengths above the model's -
 
 
 def test_a_length_above_the_model_s_is_an_error_unless_the_server_is_lenient(server, spawn):

@@ -54,6 +54,8 @@ def policy_of(rules: Rules, handoff: int | None) -> DecodingPolicy:
             gate=GateSettings("never"),
             tail_width=rules.tail_width,
             tail_rule=rules.tail_rule,
+            tail_schedule="growing" if rules.growing else "constant",
+            tail_mend=rules.mend,
             tail_threshold=rules.tail_threshold,
         )
     if handoff is None:
@@ -74,6 +76,8 @@ def policy_of(rules: Rules, handoff: int | None) -> DecodingPolicy:
         gate=GateSettings("fraction", fraction=handoff / rules.steps),
         tail_width=rules.tail_width,
         tail_rule=rules.tail_rule,
+        tail_schedule="growing" if rules.growing else "constant",
+        tail_mend=rules.mend,
         tail_threshold=rules.tail_threshold,
     )
 

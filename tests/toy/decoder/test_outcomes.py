@@ -35,6 +35,7 @@ ENDING = random_tables(2, spread=0.6, end_is_token=True)
 LONG = random_tables(3, length=4, spread=0.6)
 LEVEL = 1e-4
 RUNS = 500
+LONGER = random_tables(5, alphabet=2, length=5, spread=0.6)
 STEADY = steady_tables(1)
 
 RUNS_OF: dict[str, tuple[ToyTables, Rules, int | None]] = {
@@ -72,6 +73,9 @@ RUNS_OF: dict[str, tuple[ToyTables, Rules, int | None]] = {
     "entropy bound, handoff 0": (LONG, Rules(4, tail_width=3, tail_rule="entropy_bound"), 0),
     "stable, handoff 0": (STEADY, Rules(5, tail_width=3, tail_rule="stable"), 0),
     "stable, handoff 1": (STEADY, Rules(5, tail_width=3, tail_rule="stable"), 1),
+    "growing, handoff 0": (LONGER, Rules(5, tail_width=2, growing=True), 0),
+    "growing, handoff 1": (LONG, Rules(4, tail_width=2, growing=True), 1),
+    "growing and stable, handoff 0": (STEADY, Rules(5, tail_width=2, tail_rule="stable", growing=True), 0),
     "guided width 2": (LONG, Rules(4, guided_width=2), None),
     "guided width 2, handoff 1": (LONG, Rules(4, guided_width=2), 1),
     "blocks, handoff 3": (LONG, Rules(4, block_length=2), 3),

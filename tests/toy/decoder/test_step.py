@@ -71,6 +71,8 @@ CASES: dict[str, tuple[ToyTables, Rules, int]] = {
     "entropy_bound": (LONG, Rules(4, tail_width=4, tail_rule="entropy_bound"), 0),
     "factor": (LONG, Rules(4, tail_width=3, tail_rule="factor"), 0),
     "stable": (LONG, Rules(4, tail_width=3, tail_rule="stable"), 0),
+    "growing": (LONG, Rules(4, tail_width=2, growing=True), 0),
+    "growing_spaced": (LONG, Rules(4, tail_width=3, tail_rule="spaced", growing=True), 0),
     "spaced_ends": (ENDING, Rules(3, tail_width=3, tail_rule="spaced"), 0),
     "best_of_run_adaptive": (SMALL, Rules(3, tail_width=3, tail_rule="best_of_run", tail_threshold=0.5), 0),
     "end": (ENDING, Rules(2), 0),
@@ -117,7 +119,8 @@ def test_every_draw_leads_where_the_exact_law_says(case: str, phase: Phase) -> N
     """Contract 1 of the decoder (tilt, suppress, sample, rank, commit) against Section 3.1's kernel, no statistics."""
     tables, rules, step = CASES[case]
     law = StepLaw(tables, rules)
-    plan = schedule(rules, tables.canvas, step, rules.guided_width if phase == "guided" else rules.tail_width)
+    width, growing = (rules.guided_width, False) if phase == "guided" else (rules.tail_width, rules.growing)
+    plan = schedule(rules, tables.canvas, step, width, growing=growing)
     laws = distributions(tables, rules, torch.tensor(rules.scale) if phase == "guided" else None)
     pairs = torch.nonzero((law.draw_probability(laws) > 0) & law.masked.any(-1)).flatten().tolist()
     low, high = intervals(law, laws)

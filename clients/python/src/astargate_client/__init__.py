@@ -69,7 +69,7 @@ from astargate_client.transport.errors import (
     UnreadableAnswerError,
 )
 from astargate_client.transport.specs import Constraint, Gate, Policy
-from astargate_client.wire import HandoffEvent, ReopenEvent, StepEvent
+from astargate_client.wire import CanvasEvent, HandoffEvent, ReopenEvent, StepEvent
 
 __all__ = [
     "AstargateError",
@@ -77,6 +77,7 @@ __all__ = [
     "AsyncStream",
     "AuthenticationError",
     "Canvas",
+    "CanvasEvent",
     "Client",
     "CommittorJob",
     "CommittorResult",

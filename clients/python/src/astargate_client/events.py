@@ -11,9 +11,10 @@ from pydantic import ValidationError
 
 from astargate_client.display.replies import GenerateResponse, Sample
 from astargate_client.transport import errors
-from astargate_client.wire import HandoffEvent, ReopenEvent, StepEvent
+from astargate_client.wire import CanvasEvent, HandoffEvent, ReopenEvent, StepEvent
 
-KINDS: Final[Mapping[str, type[StepEvent | HandoffEvent | ReopenEvent | Sample | GenerateResponse]]] = {
+KINDS: Final[Mapping[str, type[CanvasEvent | StepEvent | HandoffEvent | ReopenEvent | Sample | GenerateResponse]]] = {
+    "canvas": CanvasEvent,
     "step": StepEvent,
     "handoff": HandoffEvent,
     "reopen": ReopenEvent,
@@ -30,7 +31,7 @@ class UnknownEvent:
     data: Any
 
 
-Event = StepEvent | HandoffEvent | ReopenEvent | Sample | GenerateResponse | UnknownEvent
+Event = CanvasEvent | StepEvent | HandoffEvent | ReopenEvent | Sample | GenerateResponse | UnknownEvent
 """`Sample` is a finished text, `GenerateResponse` the last event: what `generate` would have returned."""
 
 

@@ -12,7 +12,7 @@ from astargate_client.display.canvas import Canvas
 from astargate_client.display.replies import GenerateResponse
 from astargate_client.events import Event, EventReader
 from astargate_client.transport import errors
-from astargate_client.wire import ReopenEvent, StepEvent
+from astargate_client.wire import CanvasEvent, ReopenEvent, StepEvent
 
 
 class _StreamState:
@@ -30,7 +30,7 @@ class _StreamState:
         event = self._reader.feed(line)
         if isinstance(event, StepEvent):
             self.canvases.setdefault(event.index, Canvas()).commit(event)
-        if isinstance(event, ReopenEvent):
+        if isinstance(event, CanvasEvent | ReopenEvent):
             self.canvases.setdefault(event.index, Canvas()).resume(event.canvas, event.pieces, event.positions)
         if isinstance(event, GenerateResponse):
             self._result = event

@@ -37,6 +37,7 @@ from .committor import (
     Proportion,
 )
 from .generate import (
+    CanvasEvent,
     CheckResult,
     ForwardEvaluations,
     GateResult,
@@ -63,6 +64,7 @@ from .shared import (
 __all__ = [
     "AuditGap",
     "AuditedSource",
+    "CanvasEvent",
     "CertifiedMargin",
     "CheckResult",
     "ChosenSamples",

@@ -9,6 +9,18 @@ from astargate_client.transport.reply import Reply
 from . import shared
 
 
+class CanvasEvent(Reply):
+    """Event `canvas`: the canvas of a template before its first step."""
+
+    index: int
+    canvas: list[int]
+    """The model's mask id where a token will be written."""
+
+    pieces: list[str]
+    positions: list[int]
+    """Where a token will be written: those of the blanks."""
+
+
 class CheckResult(Reply):
     """One named part of a constraint."""
 
@@ -144,6 +156,9 @@ class StepEvent(Reply):
     masked: int
     """Masked positions before the step."""
 
+    mending: bool
+    """Whether the step opened `positions` again to look at them in the finished text (policy.tail_mend)."""
+
 
 class Trace(Reply):
     """The run of one sample: each step's StepStats, with `pieces`, one display string a token."""
@@ -214,6 +229,9 @@ class Sample(Reply):
     checks: list[CheckResult]
     forward_evaluations: ForwardEvaluations
     gate: GateResult
+    blanks: list[str] | None = None
+    """What stands in each blank of a template; null for a free canvas."""
+
     repair: RepairResult | None = None
     trace: Trace | None = None
 

@@ -55,6 +55,12 @@ class CommittorParams(TypedDict, total=False):
     temperature: float | None
     """By default the model's (GET /v1/models)."""
 
+    template: str | None
+    """
+    A text with blanks in place of a free canvas, such as "Dear [blank:2], thank you for [blank:3-8].": the rest
+    stays as it is. [blank:N] takes N tokens, [blank:A-B] a number from A to B that the seed draws; \\[ is a bracket.
+    """
+
     top_p: float | None
     """Nucleus; 1 is the whole distribution. By default the model's."""
 
@@ -130,6 +136,12 @@ class GenerateParams(TypedDict, total=False):
 
     temperature: float | None
     """By default the model's (GET /v1/models)."""
+
+    template: str | None
+    """
+    A text with blanks in place of a free canvas, such as "Dear [blank:2], thank you for [blank:3-8].": the rest
+    stays as it is. [blank:N] takes N tokens, [blank:A-B] a number from A to B that the seed draws; \\[ is a bracket.
+    """
 
     top_p: float | None
     """Nucleus; 1 is the whole distribution. By default the model's."""
@@ -220,6 +232,9 @@ class PolicySettings(TypedDict, total=False):
     repair: RepairOptions | None
     """What is done with a finished text that fails its constraint; None: nothing."""
 
+    tail_mend: int | None
+    """Passes over a finished wide tail, a row each: every so many of its tokens are looked at again together, and those that have become unlikely or repeat a neighbour are drawn anew; None: no pass."""
+
     tail_refresh: int | None
     """With tail_reuse: run everything again every so many base steps (1: always, exact)."""
 
@@ -228,6 +243,9 @@ class PolicySettings(TypedDict, total=False):
 
     tail_rule: Literal["top_k", "spaced", "best_of_run", "entropy_bound", "factor", "stable"] | None
     """Which positions of a wide base step are committed together: the best (`top_k`), or only some that go well together."""
+
+    tail_schedule: Literal["constant", "growing"] | None
+    """How many positions a wide base step commits: `tail_width` each, or as many in all with few at first and many at the end (`growing`)."""
 
     tail_temperature: float | None
     """Temperature of base steps after a handoff; None: the request's."""

@@ -65,6 +65,8 @@ class ResolvedPolicy(Reply):
     gate: GateSettings
     tail_width: int
     tail_rule: str
+    tail_schedule: Literal["constant", "growing"]
+    tail_mend: int | None
     tail_temperature: float | None
     tail_threshold: float | None
     tail_reuse: Literal["prefix", "dual"] | None
