@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from service.commands import generate, key, models, random_model, savings, serve
 from service.commands.offline import (
+    adapt,
     bench,
     card,
     census,
@@ -73,6 +74,7 @@ app.command("generate", cls=Command, rich_help_panel=SERVING)(generate.run)
 app.command("models", rich_help_panel=SERVING)(models.run)
 app.add_typer(key.app, name="key", rich_help_panel=SERVING)
 
+app.command("adapt", cls=Command, rich_help_panel=GATES)(adapt.run)
 app.command("savings", rich_help_panel=GATES)(savings.run)
 app.add_typer(gate.app, name="gate", rich_help_panel=GATES)
 app.add_typer(drained.app, name="drained", rich_help_panel=GATES)

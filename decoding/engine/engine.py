@@ -240,7 +240,7 @@ class Engine:
             self._end(handle, DecodingError("the model produced NaN or infinite logits for this request"))
             return 0
         try:
-            event = handle.state.apply(result.candidates, result.positions)
+            event = handle.state.apply(result.candidates, result.positions, result.attention)
         except Exception as error:
             logger.exception("request %d failed in the kernel", handle.id)
             self._end(handle, _failure(f"decoding failed: {type(error).__name__}: {error}", error))

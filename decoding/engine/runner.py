@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoding.models.protocol import DenoisingModel, KVCache, ReusableModel, ReuseRow
+from decoding.models.protocol import AttendingModel, DenoisingModel, KVCache, ReusableModel, ReuseRow
 from decoding.records.ledger import BRANCHES, Branch
 from decoding.request.canvas import CanvasState
 from decoding.sampling.kernel import Candidates, PositionSettings, candidates
@@ -36,6 +36,8 @@ class StepResult:
     positions: NDArray[np.int64]
     candidates: Candidates
     finite: bool
+    attention: Tensor | None = None
+    """[M, M] between the scored positions, in shares of an even spread over the row, where the request's rule asks."""
 
 
 @dataclass(slots=True)
@@ -50,6 +52,7 @@ class _Row:
     step runs whole rows.
     """
     features: Tensor = field(default_factory=lambda: torch.empty(0))
+    attention: Tensor | None = None
 
     def reusing(self) -> ReuseRow:
         """As a base row of a tail that reuses keys and values."""
@@ -152,14 +155,27 @@ class Runner:
         lengths = torch.tensor([len(row.ids) for row in tile] + [length] * dummy)
         device = self.model.device
         placed = ids.to(device), prompts.to(device), lengths.to(device)
+        attending = [index for index, row in enumerate(tile) if row.request.attends]
         with self.counts.in_model():
-            features = self.model.encode(*placed, always_mask=self.invariant)
+            features = self._features(placed, tile, attending)
         for index, row in enumerate(tile):
             at = index * length + row.prompt_length + torch.from_numpy(row.scored)
             row.features = features[at.to(device)]
             self._charge(row, len(row.ids))
         self.counts.padding_rows += dummy
         self.counts.forwards += 1
+
+    def _features(self, placed: tuple[Tensor, Tensor, Tensor], tile: list[_Row], attending: list[int]) -> Tensor:
+        """What the encoder makes of a tile, and the attention of those rows whose request asks for it."""
+        if not attending:
+            return self.model.encode(*placed, always_mask=self.invariant)
+        model = cast(AttendingModel, self.model)  # jobs for other models are refused
+        features, attention = model.encode_attending(*placed, attending, always_mask=self.invariant)
+        for index, paid in zip(attending, attention, strict=True):
+            row = tile[index]
+            between = paid.cpu()[np.ix_(row.scored, row.scored)]
+            row.attention = (between + between.T) * (len(row.ids) / 2)
+        return features
 
     def _encode_reusing(self, tile: list[_Row]) -> None:
         given = [row.reusing() for row in tile]
@@ -195,7 +211,7 @@ class Runner:
             scored = joined.slice(offset, offset + row.scored.size)
             offset += row.scored.size
             finite = all(bool(torch.isfinite(v).all()) for v in (scored.entropy, scored.probability, scored.kl))
-            results[id(row.request)] = StepResult(row.scored, scored, finite)
+            results[id(row.request)] = StepResult(row.scored, scored, finite, row.attention)
         return results
 
     def _chunk(self, plain: Tensor, hidden: Tensor | None, settings: PositionSettings, leaders: int) -> Candidates:

@@ -56,6 +56,8 @@ class ModelSpec:
     """Arithmetic of the weights: a dtype, or the name of a quantization. Not part of the hash."""
     reuses_key_values: bool = False
     """Whether the model is a `ReusableModel`."""
+    gives_attention: bool = False
+    """Whether the model is an `AttendingModel`."""
     generation: GenerationConfig = field(default_factory=GenerationConfig)
     """What a request gets that leaves temperature and policy open. Not part of the hash."""
 
@@ -137,6 +139,20 @@ class DenoisingModel(Protocol):
 
     def project(self, features: Tensor) -> Tensor:
         """features [M, *] -> logits [M, V] in float32 (float64 where the model computes in it)."""
+        ...
+
+
+class AttendingModel(DenoisingModel, Protocol):
+    """A model that can say how much positions of a canvas attend to one another."""
+
+    def encode_attending(
+        self, ids: Tensor, prompt_lengths: Tensor, lengths: Tensor, rows: Sequence[int], *, always_mask: bool
+    ) -> tuple[Tensor, list[Tensor]]:
+        """What `encode` gives, the same bits, and of each of `rows` [R] (indices into the batch) the attention [L, L].
+
+        Entry (i, j) is what canvas position i pays to position j of all that it pays to its row, the mean over heads
+        and the last two layers.
+        """
         ...
 
 

@@ -15,7 +15,7 @@ from decoding.policy.gate import GateSettings
 from decoding.policy.repair import REOPEN, Repair
 from decoding.sampling.block_schedule import CONSTANT, TAIL_SCHEDULES, TailSchedule
 from decoding.sampling.commit_order import guidance_first_orders, guided_orders, order_names
-from decoding.sampling.tail_rule import TOP_K, tail_rules
+from decoding.sampling.tail_rule import ATTENDING, TOP_K, tail_rules
 
 OnFallback = Literal["drained", "full_cfg", "base", "reject"]
 Preset = Literal["base", "full_cfg", "handoff", "parallel_tail", "reopen_repair", "auto"]
@@ -150,8 +150,16 @@ class DecodingPolicy:
             raise PolicyError(
                 "tail_width", "is only used after a handoff; this policy never hands off (see guided_width)"
             )
+        self._check_reuse()
+
+    def _check_reuse(self) -> None:
         if self.tail_reuse is not None:
             one_of("tail_reuse", self.tail_reuse, REUSE_MODES)
+            if self.tail_rule in ATTENDING:
+                raise PolicyError(
+                    "tail_reuse",
+                    f"cannot be combined with tail_rule '{self.tail_rule}', which needs whole rows; leave one out",
+                )
             if self.never_base:
                 raise PolicyError(
                     "tail_reuse", "is only used after a handoff; this policy never hands off, leave it out"

@@ -25,7 +25,7 @@ from decoding.sampling.kernel import Candidates
 from decoding.sampling.mending import NO_TOKEN, opened_in, standing
 from decoding.sampling.selection import CommitLimits, Standing, in_margins, inside_words, select
 from decoding.sampling.stability import NO_TAIL, TailState, leaders_of, remembered
-from decoding.sampling.tail_rule import REMEMBERING, TOP_K, Tail
+from decoding.sampling.tail_rule import ATTENDING, REMEMBERING, TOP_K, Tail
 
 
 class MaskLeftError(RuntimeError):
@@ -113,6 +113,11 @@ class CanvasState:
     def remembers(self) -> bool:
         """Whether the step's rule looks at earlier steps of the tail."""
         return self.phase == "base" and self.job.policy.tail_rule in REMEMBERING
+
+    @property
+    def attends(self) -> bool:
+        """Whether the step's rule looks at the model's attention."""
+        return self.phase == "base" and self.job.policy.tail_rule in ATTENDING and not self.mending
 
     @property
     def temperature(self) -> float:
@@ -221,14 +226,19 @@ class CanvasState:
             constraint=self.job.constraint,
         )
 
-    def apply(self, candidates: Candidates, positions: NDArray[np.int64]) -> StepEvent:
-        """Commit the quota among `candidates`, the candidates at `positions` (as `scored` gave them), and move on."""
+    def apply(
+        self, candidates: Candidates, positions: NDArray[np.int64], attention: torch.Tensor | None = None
+    ) -> StepEvent:
+        """Commit the quota among `candidates`, the candidates at `positions` (as `scored` gave them), and move on.
+
+        `attention` [M, M] is what they pay each other, where the step `attends`.
+        """
         before = self.masked
         eligible = np.flatnonzero(positions < self.schedule.stop)
         filling, mending = self.step == self.job.fill_step, bool(self.mending)
         carried = self.tail_state
         whole = filling or mending
-        chosen = np.arange(positions.size) if whole else self._choose(candidates, positions, eligible)
+        chosen = np.arange(positions.size) if whole else self._choose(candidates, positions, eligible, attention)
         at, tokens = positions[chosen], (candidates.argmax if filling else candidates.token).numpy()[chosen]
         if (tokens == self.mask_id).any():
             raise MaskLeftError("MASK was sampled; suppressed ids must have probability 0")
@@ -274,7 +284,11 @@ class CanvasState:
             self.tail_state = self.tail_state._replace(entered=0)
 
     def _choose(
-        self, candidates: Candidates, positions: NDArray[np.int64], eligible: NDArray[np.int64]
+        self,
+        candidates: Candidates,
+        positions: NDArray[np.int64],
+        eligible: NDArray[np.int64],
+        attention: torch.Tensor | None,
     ) -> NDArray[np.int64]:
         """Indices into `positions` that this step commits, in order of position."""
         scheduled = self.schedule.quota(int(eligible.size))
@@ -292,7 +306,9 @@ class CanvasState:
             eligible,
             order=order,
             uniforms=self._order_uniforms(order, positions),
-            limits=CommitLimits(scheduled, quota, confidence, boost, None if guided else self._tail(positions)),
+            limits=CommitLimits(
+                scheduled, quota, confidence, boost, None if guided else self._tail(positions, attention)
+            ),
             canvas=self.tokens,
             standing=self._standing(candidates.token, positions),
         )
@@ -305,13 +321,14 @@ class CanvasState:
         self.tail_state = self.tail_state._replace(entered=entered)
         return growing_width(entered, masks, self.width)
 
-    def _tail(self, positions: NDArray[np.int64]) -> Tail | None:
+    def _tail(self, positions: NDArray[np.int64], attention: torch.Tensor | None) -> Tail | None:
         policy = self.job.policy
         if policy.tail_rule == TOP_K:
             return None
         seen = {entry.position: entry.unchanged for entry in self.tail_state.seen}
         unchanged = tuple(seen.get(at, 0) for at in positions.tolist()) if self.remembers else ()
-        return Tail(policy.tail_rule, self.mask_id, frozenset(self.end_ids), unchanged)
+        paid = [] if attention is None else attention.tolist()
+        return Tail(policy.tail_rule, self.mask_id, frozenset(self.end_ids), unchanged, paid)
 
     def _remember(self, candidates: Candidates, positions: NDArray[np.int64], eligible: NDArray[np.int64]) -> None:
         """Compare this step's predictions with those of the step before, and keep them for the next.

@@ -6,12 +6,13 @@ import math
 
 from decoding.models.protocol import ModelSpec
 from decoding.policy.checks import PolicyError
-from decoding.policy.decoding_policy import MAX_TEMPERATURE
+from decoding.policy.decoding_policy import MAX_TEMPERATURE, DecodingPolicy
 from decoding.request.job import Job
 from decoding.request.template import TemplateCanvas
 from decoding.sampling.block_schedule import check_blocks
 from decoding.sampling.commit_order import CONFIDENCE_KINDS
 from decoding.sampling.stability import NO_TAIL
+from decoding.sampling.tail_rule import ATTENDING
 
 MAX_STEPS = 4096
 
@@ -43,6 +44,9 @@ def check_job(job: Job, spec: ModelSpec, *, invariant: bool = False, canvas_fiel
             raise JobError(f"policy.{error.param}", str(error)) from None
     if job.policy.tail_reuse is not None:
         _check_reuse(job, spec, invariant=invariant)
+    for policy in (job.policy, *(attempt.policy for attempt in job.attempts)):
+        if policy.tail_rule in ATTENDING:
+            _check_attention(policy, spec)
     _check_sampling(job)
     if job.template is not None:
         _check_template(job, job.template, spec)
@@ -73,6 +77,14 @@ def _check_judged(job: Job) -> None:
     budget, rows = job.policy.budget_rows, [job.attempt(index).first_pass_rows for index in range(job.attempt_count)]
     if budget is not None and budget < rows[0]:
         raise JobError("policy.budget_rows", f"must be at least {min(rows)}, what the first pass may take")
+
+
+def _check_attention(policy: DecodingPolicy, spec: ModelSpec) -> None:
+    if not spec.gives_attention:
+        raise JobError(
+            "policy.tail_rule",
+            f"'{policy.tail_rule}' looks at the model's attention, which model {spec.name} does not give; take another",
+        )
 
 
 def _check_reuse(job: Job, spec: ModelSpec, *, invariant: bool) -> None:

@@ -129,6 +129,7 @@ def _tail_step(
         end_ids=tail.end_ids,
         threshold=threshold,
         unchanged=tail.unchanged,
+        attention=tail.attention,
     )
 
 

@@ -9,7 +9,7 @@ take the names from here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -30,6 +30,8 @@ STABLE: Final = 0.6
 """Probability that a position must reach under `stable`."""
 STABLE_STEPS: Final = 2
 """Steps in a row that must have left its prediction unchanged (arXiv 2511.05664)."""
+CONFLICT: Final = 1.0
+"""Attention that two positions may pay each other under `conflict`, in shares of an even spread over the row."""
 NEAR: Final = 2
 """Positions within which a token may not stand twice."""
 
@@ -43,6 +45,8 @@ class Tail:
     end_ids: frozenset[int]
     unchanged: tuple[int, ...] = ()
     """[M]: steps in a row that have left each candidate's prediction unchanged, for rules that remember."""
+    attention: list[list[float]] = field(default_factory=list)
+    """[M, M]: attention between candidates, for rules that look at it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,10 @@ class TailStep:
     """Adaptive tail: the least probability of what the schedule does not need."""
     unchanged: tuple[int, ...] = ()
     """[M]: steps in a row that have left each candidate's prediction unchanged; empty unless the rule remembers."""
+    attention: list[list[float]] = field(default_factory=list)
+    """[M, M]: what candidates pay each other, the mean of both directions, in shares of an even spread over the row;
+    empty unless the rule attends.
+    """
 
     @property
     def masked(self) -> int:
@@ -81,6 +89,10 @@ REMEMBERING: Final[set[str]] = set()
 """Rules that look at earlier steps of the tail (`decoding.sampling.stability`)."""
 
 
+ATTENDING: Final[set[str]] = set()
+"""Rules that look at the model's attention (`decoding.models.protocol.AttendingModel`)."""
+
+
 def tail_rule(rule: Rule) -> Rule:
     """Register a rule under its function's name."""
     TAIL_RULES[rule.__name__] = rule
@@ -90,6 +102,12 @@ def tail_rule(rule: Rule) -> Rule:
 def remembering(rule: Rule) -> Rule:
     """Mark a rule as one that reads `TailStep.unchanged`."""
     REMEMBERING.add(rule.__name__)
+    return rule
+
+
+def attending(rule: Rule) -> Rule:
+    """Mark a rule as one that reads `TailStep.attention`."""
+    ATTENDING.add(rule.__name__)
     return rule
 
 
@@ -154,6 +172,19 @@ def factor(step: TailStep) -> list[int]:
 def stable(step: TailStep) -> list[int]:
     """Likely candidates whose prediction the last two steps have left unchanged; none before a tail's third step."""
     return [i for i in step.sequence if step.probability[i] >= STABLE and step.unchanged[i] >= STABLE_STEPS]
+
+
+@attending
+@tail_rule
+def conflict(step: TailStep) -> list[int]:
+    """The best candidates of which no two attend to one another; ends of text do not disturb each other."""
+    chosen: list[int] = []
+    for index in step.sequence:
+        ends = step.tokens[index] in step.end_ids
+        crowd = (i for i in chosen if not (ends and step.tokens[i] in step.end_ids))
+        if all(step.attention[index][i] <= CONFLICT for i in crowd):
+            chosen.append(index)
+    return chosen
 
 
 def tail_rules() -> tuple[str, ...]:

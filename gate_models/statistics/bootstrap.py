@@ -6,6 +6,7 @@ The samples of one prompt depend on each other, so that whole prompts are resamp
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -39,6 +40,17 @@ def bootstrap(
     )
     low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Estimate(float(values.mean()), float(low), float(high), "prompt_bootstrap")
+
+
+def difference_of_success(values: NDArray[np.float64]) -> Estimate:
+    """Mean of per-prompt differences of success [P], each in [-1, 1], with an interval that is never empty.
+
+    The interval counts one prompt more that is lost and one more that is gained (Agresti and Min 2005): without them a
+    few prompts that all agree would show a difference of exactly nothing. Raises `ValueError` where there is no prompt.
+    """
+    if values.size == 0:
+        raise ValueError("no prompts to resample")
+    return replace(bootstrap(np.append(values, [1.0, -1.0])), value=float(values.mean()))
 
 
 def paired_bootstrap(values: Mapping[Any, float], reference: Mapping[Any, float]) -> Estimate:

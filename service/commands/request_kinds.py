@@ -86,16 +86,22 @@ OTHER_CONSTRAINTS: Final = (
         )
     ),
 )
+TEMPLATES: Final = (
+    RequestKind("template", {"template": "A dog [blank:3-6] the park because [blank:5]."}),
+    RequestKind("template, keywords", {**WRITE, "constraint": THREE, "template": "On Sunday [blank:4] and [blank:6]."}),
+    RequestKind("template, T 0", {"template": "My dog [blank:6] in the morning.", "temperature": 0}),
+)
 OTHER_CLIENTS: Final = (
     RequestKind("OpenAI completion", {}, "completions"),
     RequestKind("OpenAI completion, 32 tokens", {"max_tokens": 32}, "completions"),
     RequestKind("OpenAI completion, blocks of 8", {"max_tokens": 32, "block_length": 8}, "completions"),
     RequestKind("OpenAI completion, stream", {"max_tokens": 32, "stream": True}, "completions"),
+    RequestKind("OpenAI completion, suffix", {"max_tokens": 8, "suffix": " in the park."}, "completions"),
     RequestKind("OpenAI chat", {"max_tokens": 24}, "chat"),
     RequestKind("OpenAI chat, T 0", {"max_tokens": 16, "temperature": 0}, "chat"),
     RequestKind("OpenAI chat, stream", {"max_tokens": 16, "stream": True}, "chat"),
     RequestKind("OpenAI chat, keywords, stream", {"max_tokens": 24, "stream": True, "constraint": THREE}, "chat"),
     *(RequestKind(f"command line{name}", body) for name, body in COMMAND_LINE.items()),
 )
-KINDS: Final = (*UNCONSTRAINED, *KEYWORDS, *OTHER_CONSTRAINTS, *OTHER_CLIENTS)
+KINDS: Final = (*UNCONSTRAINED, *KEYWORDS, *OTHER_CONSTRAINTS, *TEMPLATES, *OTHER_CLIENTS)
 """All of them; a canvas that is longer than a model's is for the caller to leave out."""

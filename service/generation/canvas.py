@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from decoding.constraints import Constraint
-from decoding.models.protocol import ModelSpec, TextCodec
+from decoding.models.protocol import DenoisingModel, ModelSpec, TextCodec
 from decoding.sampling.block_schedule import moving_block
 from service.generation.request import CanvasRequest
-from service.http.errors import invalid
+from service.http.errors import ApiError, invalid
 
 SHORTEST_WHOLE = 3
 """Characters from which a repeated phrase counts each time: one token may hold a shorter one twice."""
@@ -69,6 +69,14 @@ def fitting_canvas(request: CanvasRequest, constraint: Constraint | None, codec:
     if block_length is not None:
         return Canvas(gen_length, steps, block_length, bool(defer_eos))
     return Canvas(gen_length, steps, defaults.block_length, defaults.defer_eos if defer_eos is None else defer_eos)
+
+
+def usual_canvas(constraint: Constraint, model: DenoisingModel) -> int:
+    """The canvas of a request with this constraint that names none. Raises `ValueError` where none holds it."""
+    try:
+        return fitting_canvas(CanvasRequest(), constraint, model.codec, model.spec).gen_length
+    except ApiError as error:
+        raise ValueError(str(error)) from None
 
 
 def _comfortable(needed: int, constraint: Constraint | None, spec: ModelSpec) -> int:

@@ -42,6 +42,7 @@ def tiny_model(seed: int = 0, scale: float = 0.4) -> MiniModel:
         max_canvas=64,
         default_canvas=16,
         reuses_key_values=True,
+        gives_attention=True,
     )
     return MiniModel(network, tokenizer, spec, torch.device("cpu"))
 

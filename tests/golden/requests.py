@@ -118,6 +118,7 @@ GENERATE: Final[dict[str, Body]] = {
     "fraction-entropy-bound": body(K3, 65, cut(0.3, tail_width=8, tail_rule="entropy_bound"), gen_length=24),
     "fraction-factor": body(K3, 66, cut(0.3, tail_width=8, tail_rule="factor", tail_threshold=0.2), gen_length=24),
     "fraction-stable": body(K3, 68, cut(0.3, tail_width=8, tail_rule="stable"), gen_length=24, temperature=0.6),
+    "fraction-conflict": body(K3, 71, cut(0.3, tail_width=8, tail_rule="conflict"), gen_length=24, temperature=0.6),
     "fraction-growing": body(K3, 69, cut(0.3, tail_width=4, tail_schedule="growing"), gen_length=24, temperature=0.6),
     "fraction-mended": body(
         K3, 70, cut(0.3, tail_width=8, tail_mend=3), gen_length=24, temperature=0.6, trace=True, n=2

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import cast
 
 import torch
 from safetensors.torch import load_file
@@ -102,6 +103,14 @@ class EncoderLayer(nn.Module):
             return mixed.transpose(1, 2).reshape(b, s, d)
         return F.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).reshape(b, s, d)
 
+    def attention(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        """x [1, S, D], bias as `attend` takes it -> what each position pays to each [S, S], the mean over heads."""
+        _, s, d = x.shape
+        q, k, _ = self.qkv(x).view(s, 3, self.num_heads, d // self.num_heads).permute(1, 2, 0, 3)
+        scores = q @ k.transpose(-1, -2) * (d // self.num_heads) ** -0.5
+        weights: Tensor = (scores if bias is None else scores + bias[0]).float().softmax(-1).mean(0)
+        return weights
+
     def finish(self, x: Tensor, mixed: Tensor, dropout: float) -> Tensor:
         """Output projection, feed-forward and both LayerNorms, position by position: [..., D] -> [..., D]."""
         x = self.attention_norm(x + F.dropout(self.attention_output(mixed), dropout, self.training))
@@ -142,19 +151,32 @@ class BertMini(nn.Module):
         valid: Tensor | None,
         attended: Attended | None = None,
         columns: Tensor | None = None,
+        inputs: list[Tensor] | None = None,
     ) -> Tensor:
         """ids, positions, segments [B, S] int64; valid [B, S] bool (None: no padding) -> features [B * S, 2D].
 
         Features are the last layer's input and mixed values side by side: the rest of that layer works position by
         position. With `attended` the ids are windows of rows at `columns` [B, Q], and `valid` marks the
-        keys that it gives.
+        keys that it gives. What each layer takes [B, S, D] is added to `inputs`.
         """
         x = self.word_embeddings(ids) + self.position_embeddings(positions) + self.segment_embeddings(segments)
         x = F.dropout(self.embedding_norm(x), self.dropout, self.training)
         bias = self._bias(ids.shape[1], valid, columns, x)
         for layer in self.layers[:-1]:
+            if inputs is not None:
+                inputs.append(x)
             x = layer(x, bias, self.dropout, attended)
+        if inputs is not None:
+            inputs.append(x)
         return torch.cat([x, self._last.attend(x, bias, attended)], -1).flatten(0, 1)
+
+    def attention(self, inputs: Sequence[Tensor]) -> Tensor:
+        """What each position of one row pays to each [S, S]: the mean over the last layers, which took `inputs`
+        ([S, D] each).
+        """
+        bias = self._bias(inputs[0].shape[0], None, None, inputs[0])
+        layers = zip(self.layers[-len(inputs) :], inputs, strict=True)
+        return torch.stack([cast(EncoderLayer, layer).attention(x[None], bias) for layer, x in layers]).mean(0)
 
     def _bias(self, queries: int, valid: Tensor | None, columns: Tensor | None, like: Tensor) -> Tensor | None:
         """What is added to the attention scores [B or 1, H or 1, Q or 1, S]: relative positions and padding."""
@@ -227,11 +249,27 @@ class MiniModel:
         self.device = device
 
     def encode(self, ids: Tensor, prompt_lengths: Tensor, lengths: Tensor, *, always_mask: bool) -> Tensor:
+        return self._encode(ids, prompt_lengths, lengths, always_mask, None)
+
+    def encode_attending(
+        self, ids: Tensor, prompt_lengths: Tensor, lengths: Tensor, rows: Sequence[int], *, always_mask: bool
+    ) -> tuple[Tensor, list[Tensor]]:
+        inputs: list[Tensor] = []
+        features = self._encode(ids, prompt_lengths, lengths, always_mask, inputs)
+        attention = []
+        for row in rows:  # each alone and without its padding, so that no other row has a say
+            start, stop = int(prompt_lengths[row]), int(lengths[row])
+            attention.append(self.network.attention([x[row, :stop] for x in inputs[-2:]])[start:, start:])
+        return features, attention
+
+    def _encode(
+        self, ids: Tensor, prompt_lengths: Tensor, lengths: Tensor, always_mask: bool, inputs: list[Tensor] | None
+    ) -> Tensor:
         columns = torch.arange(ids.shape[1], device=ids.device)[None]
         valid = columns < lengths[:, None]
         positions, segments = places(columns, prompt_lengths, lengths, self.network.config.prompt_offset)
         mask = valid if always_mask or not bool(valid.all()) else None
-        return self.network.encode(ids, positions, segments, mask)
+        return self.network.encode(ids, positions, segments, mask, inputs=inputs)
 
     def encode_reusing(self, rows: Sequence[ReuseRow]) -> list[Tensor]:
         return KeyValueReuse(self._window, self.spec.mask_id, self.device).features(rows)
@@ -281,6 +319,7 @@ def load_mini(path: Path, *, device: torch.device, dtype: torch.dtype) -> MiniMo
         family_canvas=FAMILY_CANVAS,
         continuation_ids=frozenset(i for token, i in tokenizer.get_vocab().items() if token.startswith("##")),
         reuses_key_values=True,
+        gives_attention=True,
         precision=str(dtype).removeprefix("torch."),
     )
     return MiniModel(network, tokenizer, spec, device)

@@ -40,6 +40,17 @@ class DrainedThreshold:
     evidence: Mapping[str, Any] = field(default_factory=dict)
     """How it was measured: prompts, samples, loss and rows by threshold, seed."""
 
+    @property
+    def refuted(self) -> Mapping[str, Any] | None:
+        """The audit that showed the threshold to lose success for certain (its interval is above 0); None: none did."""
+        reading = self.evidence.get("audit")
+        return reading if reading is not None and reading["loss_interval_95"][0] > 0.0 else None
+
+    @property
+    def served(self) -> float | None:
+        """The threshold of a request that names no margin; None where nothing drains, or the audit refuted it."""
+        return self.threshold if self.refuted is None else None
+
     def at_margin(self, margin: float) -> float | None:
         """The certified threshold of the largest tabled margin up to `margin`."""
         usable = [float(eps) for eps in self.certified if float(eps) <= margin + 1e-12]
@@ -99,7 +110,7 @@ class DrainedGates:
         if closest is None or closest[1] or setting.recheck is not None:
             return self._elsewhere(setting, regime, closest)
         measured = closest[0]
-        chosen = measured.threshold if setting.margin is None else measured.at_margin(setting.margin)
+        chosen = measured.served if setting.margin is None else measured.at_margin(setting.margin)
         if chosen is not None:
             gate = DrainedGate(chosen, version=MEASURED)
             return GateResolution(gate, evidence="audited", measured=measured.measured(chosen))
@@ -151,6 +162,12 @@ def _refusal(measured: DrainedThreshold, setting: GateSettings) -> str:
         return (
             f"no drained threshold of '{family}' keeps the loss of success below {setting.margin:g} with 95% "
             f"confidence on {prompts} calibration prompts"
+        )
+    if (audit := measured.refuted) is not None:
+        low, high = audit["loss_interval_95"]
+        return (
+            f"the drained threshold of '{family}' is withheld: on {audit['prompts']} audit prompts it lost "
+            f"{audit['loss']:.2f} [{low:.2f}, {high:.2f}] of full CFG's success"
         )
     return (
         f"guidance of '{family}' does not drain: handing off lost more than {measured.evidence.get('margin', 0):g} of "

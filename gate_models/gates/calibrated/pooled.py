@@ -17,6 +17,7 @@ from typing import Any, Final
 from decoding.gates.builtin import BUILTIN, DrainedGate
 from decoding.gates.protocol import Evidence, MeasuredLoss, Regime
 from decoding.policy.gate import GATE_DEFAULTS
+from decoding.request.job import TEMPLATE
 from gate_models.gates.calibrated.files import read_entries, shipped_file, write_entries
 
 FORMAT: Final = 1
@@ -43,7 +44,7 @@ def numbers_of(regime: Regime) -> dict[str, float]:
     return {
         "guidance_scale": regime.guidance_scale,
         "temperature": regime.temperature,
-        "gen_length": float(regime.gen_length),
+        "blank tokens" if regime.eos == TEMPLATE else "gen_length": float(regime.gen_length),
         "steps / gen_length": regime.steps / regime.gen_length,
     }
 
@@ -91,6 +92,9 @@ class PooledThreshold:
         """What of `regime` was not measured, in words ("guidance_scale 8 (measured: 1 to 4)")."""
         different = []
         for name, value in numbers_of(regime).items():
+            if name not in self.ranges:
+                different.append("templates" if name == "blank tokens" else name)
+                continue
             low, high = self.ranges[name]
             if not low <= value <= high:
                 different.append(f"{name} {value:g} (measured: {low:g} to {high:g})")
@@ -138,7 +142,9 @@ _ANY: Final = Regime("", None, 1.0, 1, 1, 1, 1.0, None, "probability", "confiden
 
 def _entry(content: Mapping[str, Any]) -> PooledThreshold:
     interval = content["loss_interval_95"]
-    ranges = {name: _pair(content["ranges"][name]) for name in numbers_of(_ANY)}
+    ranges = {name: _pair(pair) for name, pair in content["ranges"].items()}
+    if lacking := numbers_of(_ANY).keys() - ranges.keys():
+        raise KeyError(*lacking)
     threshold = content["threshold"]
     if threshold is not None and not 0.0 < threshold <= 1.0:
         raise ValueError(f"threshold {threshold} is not in (0, 1]")

@@ -6,6 +6,7 @@ How each task was made, and where it departs from the paper, stands in `prompts/
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
@@ -16,6 +17,8 @@ from decoding.constraints import FAMILIES, parse
 
 ALL: Final = "all"
 """Stands for the paper's thirteen subtasks and avoidance."""
+OWN_TASKS: Final = "ASTARGATE_TASKS"
+"""Environment variable of a folder with tasks of one's own, one `TASK.jsonl` each; worker processes inherit it."""
 SUBTASKS: Final[tuple[str, ...]] = FAMILIES
 
 
@@ -39,14 +42,29 @@ class TaskPrompt:
         return f"{self.prompt} {parse(self.constraint).instruction()}".strip()
 
 
+def own_tasks() -> Path | None:
+    """The folder of tasks of one's own, which the environment variable `ASTARGATE_TASKS` names; None without it."""
+    folder = os.environ.get(OWN_TASKS, "")
+    return Path(folder) if folder else None
+
+
+def family_of(prompt: TaskPrompt) -> str | None:
+    """The family whose gates serve a prompt: the task itself where it is one of one's own, else the constraint's."""
+    folder = own_tasks()
+    if folder is not None and (folder / f"{prompt.task}.jsonl").is_file():
+        return prompt.task
+    return parse(prompt.constraint).family
+
+
 def prompts_folder() -> Path:
     """Folder of the shipped prompt files."""
     return Path(str(files("gate_models.offline"))) / "prompts"
 
 
 def task_names() -> list[str]:
-    """Tasks that have a shipped prompt file."""
-    return sorted(path.stem for path in prompts_folder().glob("*.jsonl"))
+    """Tasks that have a prompt file, shipped or of one's own."""
+    folders = [folder for folder in (own_tasks(), prompts_folder()) if folder is not None]
+    return sorted({path.stem for folder in folders for path in folder.glob("*.jsonl")})
 
 
 def expand(names: Iterable[str]) -> tuple[str, ...]:
@@ -67,7 +85,8 @@ def load_task(name: str, count: int | None = None) -> list[TaskPrompt]:
 
 
 def _path(name: str) -> Path:
-    path = prompts_folder() / f"{name}.jsonl"
     if name not in task_names():
         raise ValueError(f"task {name!r} is unknown; tasks: {ALL}, {', '.join(task_names())}")
-    return path
+    folder = own_tasks()
+    own = None if folder is None else folder / f"{name}.jsonl"
+    return own if own is not None and own.is_file() else prompts_folder() / f"{name}.jsonl"

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from decoding.constraints import parse
 from decoding.engine.engine import Engine
 from decoding.engine.handle import DecodingResult
 from decoding.engine.runner import Runner
@@ -23,6 +22,7 @@ from decoding.request.job import Job, Sampling
 from decoding.sampling.noise import NoiseKey
 from gate_models.committor.committor import Cell, cell_jobs, collect, judge_of
 from gate_models.committor.horizon import committed_fraction, state_at, switch_jobs
+from gate_models.offline.benchmarks.tasks import family_of
 from gate_models.offline.census.plan import CellWork, Unit, WorkItem, run_name, shard_name
 from gate_models.offline.census.records import CellRecord, RunRecord
 from gate_models.offline.census.settings import CensusSettings
@@ -127,7 +127,7 @@ def _record(model: DenoisingModel, item: WorkItem, run: tuple[float, int], outco
     return RunRecord(
         task=prompt.task,
         prompt=prompt.id,
-        family=parse(prompt.constraint).family,
+        family=family_of(prompt),
         split=unit.split,
         constraint=prompt.constraint,
         prompt_tokens=len(outcome.job.prompt_ids),

@@ -20,6 +20,7 @@ from decoding.models.protocol import DenoisingModel, ModelSpec
 from decoding.policy.gate import GateSettings
 from decoding.policy.presets import resolve_policy
 from decoding.request.job import Job, Sampling
+from decoding.request.template import Template
 from decoding.sampling.block_schedule import moving_block
 from decoding.sampling.noise import NoiseKey
 from gate_models.offline.benchmarks.splits import split_of
@@ -60,6 +61,8 @@ class Draw:
     block_length: int | None
     order: str
     plausibility: float | None = None
+    template: str | None = None
+    """A text with blanks in place of a free canvas."""
 
     @cached_property
     def family(self) -> str | None:
@@ -73,8 +76,8 @@ class Draw:
             "family": self.family or self.prompt.task,
             "guidance_scale": f"{self.guidance_scale:g}",
             "temperature": f"{self.temperature:g}",
-            "gen_length": str(self.gen_length),
-            "steps": "as positions" if self.steps == self.gen_length else "half",
+            "gen_length": str(self.gen_length) if self.template is None else "template",
+            "steps": "half" if self.template is None and self.steps < self.gen_length else "as positions",
             "blocks": "undivided" if self.block_length is None else "blocks",
             "order": self.order if self.plausibility is None else f"{self.order}, plausibility {self.plausibility:g}",
         }
@@ -87,7 +90,7 @@ class Draw:
         if boosted:
             given["guided_width"] = min(int(given["guided_width"]), self.gen_length)
         defaults = model.spec.canvas_defaults(self.gen_length, self.steps)
-        return Job(
+        job = Job(
             prompt_ids=tuple(model.codec.encode_prompt(self.prompt.text())),
             gen_length=self.gen_length,
             steps=self.steps,
@@ -98,6 +101,15 @@ class Draw:
             sampling=Sampling(temperature=self.temperature, defer_eos=self.block_length is None and defaults.defer_eos),
             block_length=self.block_length,
             purpose="audit",
+        )
+        if self.template is None:
+            return job
+        canvas = Template.parse(self.template).canvas(model.codec, model.spec)
+        return replace(
+            job,
+            template=canvas,
+            gen_length=len(canvas.ids),
+            sampling=replace(job.sampling, suppress_eos=True, defer_eos=False),
         )
 
 

@@ -35,11 +35,12 @@ from gate_models.gates.calibrated.pooled import FILE, PooledThreshold, names_of,
 from gate_models.offline.census.noninferiority import MARGIN
 from gate_models.offline.drained.draws import Draw, draws
 from gate_models.offline.drained.settings import PooledSettings
+from gate_models.offline.drained.templates import template_draws
 from gate_models.offline.gate_audit.sweep import drained_step
 from gate_models.offline.runs.result_file import identity
 from gate_models.offline.runs.versions import software
 from gate_models.offline.scorers.fluency import Fluency, load_judge
-from gate_models.statistics.bootstrap import bootstrap
+from gate_models.statistics.bootstrap import bootstrap, difference_of_success
 from gate_models.statistics.intervals import Estimate
 
 THRESHOLDS: Final = (0.2, 0.35, 0.5, 0.7, 0.9, 1.0)
@@ -75,7 +76,7 @@ def measure(model: DenoisingModel, settings: PooledSettings, path: Path | None) 
 
     Raises `ValueError` where `path` holds runs of another model or other settings.
     """
-    wanted = list(draws(model.spec, settings))
+    wanted = [*draws(model.spec, settings), *template_draws(model, settings)]
     drawn_by = {"tasks": settings.tasks, "seed": settings.seed}  # more pairs go on; a margin only reads them
     header = {"pooled": identity(model=model.spec.hash, settings=drawn_by, software=software())}
     known = _read(path, header, wanted)
@@ -133,7 +134,7 @@ def _texts(
 
     def text(handle: Handle, before: int) -> Text:
         outcome = handle.result()
-        written = model.codec.decode(list(outcome.content))
+        written = outcome.job.text(model.codec, outcome.content)
         return constraint.evaluate(written).satisfied, before + outcome.ledger.total, written
 
     full = text(guided, 0)
@@ -209,7 +210,10 @@ def choose(
         loss_interval_95=None if reading is None else tuple(reading["loss_interval_95"]),
         pairs=len(audit),
         rows_of_full_cfg=None if reading is None else reading["rows_of_full_cfg"],
-        ranges={name: _range([of_one[name] for of_one in numbers]) for name in numbers[0]},
+        ranges={
+            name: _range([of_one[name] for of_one in numbers if name in of_one])
+            for name in sorted({name for of_one in numbers for name in of_one})
+        },
         values={name: sorted({of_one[name] for of_one in names}) for name in names[0]},
         withheld=kept,
         evidence={
@@ -239,11 +243,8 @@ def _losses(pairs: Sequence[Pair], gate: Gate, withheld: Mapping[str, Any]) -> N
 
 
 def _loss(pairs: Sequence[Pair], gate: Gate, withheld: Mapping[str, Any]) -> Estimate:
-    """Mean loss over prompts. Its interval counts one prompt more that is lost and one more that is gained (Agresti and
-    Min 2005): without them a few prompts that all agree would show a loss of exactly nothing.
-    """
-    losses = _losses(pairs, gate, withheld)
-    return replace(bootstrap(np.append(losses, [1.0, -1.0])), value=float(losses.mean()))
+    """Mean loss over prompts."""
+    return difference_of_success(_losses(pairs, gate, withheld))
 
 
 def _withheld(pairs: Sequence[Pair], gate: Gate) -> dict[str, dict[str, Any]]:

@@ -39,6 +39,8 @@ class PooledSettings:
     """Families and tasks whose prompts are drawn from in turn."""
     pairs: int = 1000
     """Pairs of texts, each in a setting of its own."""
+    templates: int = 150
+    """Requests to fill blanks that are added to the pairs."""
     seed: int = 7000
     """Seed of the settings and of the decoded runs."""
     margin: float = 0.05

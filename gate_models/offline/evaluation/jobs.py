@@ -15,7 +15,7 @@ from decoding.sampling.noise import NoiseKey
 from gate_models.gates.resolver import LearnedGates
 from gate_models.gates.shipped import shipped_gates
 from gate_models.gates.sources import RECORDED, needs_family, trained_sources
-from gate_models.offline.benchmarks.tasks import TaskPrompt
+from gate_models.offline.benchmarks.tasks import TaskPrompt, family_of
 from gate_models.offline.evaluation.measured_horizons import Horizons, horizons_in
 from gate_models.offline.evaluation.settings import EvaluateSettings
 from gate_models.policies.cascade import affordable, attempts_of, resolve_attempt_gates, within_budget
@@ -74,7 +74,7 @@ class EvaluationJobs:
             return repr((policy, *evidence(policy.gate, gates, self.gates)))
         if self.named.attempts == 1:
             return repr(policy)
-        canvases = sorted({(parse(prompt.constraint).family or "", prompt.gen_length) for prompt in prompts})
+        canvases = sorted({(family_of(prompt) or "", prompt.gen_length) for prompt in prompts})
         spec = self.model.spec
         return repr((policy, [attempts_of(self.named, family, spec.hash, length) for family, length in canvases]))
 
@@ -91,10 +91,10 @@ class EvaluationJobs:
             gate=named.gate,
             sampling=Sampling(temperature=settings.temperature),
             block_length=settings.block_length,
-            family=predicate.family,
+            family=family_of(prompt),
             constraint=predicate.to_spec(),
             predicate=predicate,
-            attempts=attempts_of(named, predicate.family, spec.hash, prompt.gen_length),
+            attempts=attempts_of(named, family_of(prompt), spec.hash, prompt.gen_length),
         )
 
     def _choice(self, prompt: TaskPrompt, job: Job) -> GateResolution:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gate_models.offline.gate_audit.arms import Arms
 from gate_models.offline.scorers.fluency import Fluency
-from gate_models.statistics.bootstrap import bootstrap
+from gate_models.statistics.bootstrap import bootstrap, difference_of_success
 from gate_models.statistics.intervals import Estimate
 
 
@@ -35,11 +35,25 @@ class SourceResult:
 
 def paired(one: Arms, other: Arms) -> Estimate:
     """Success of `one` less `other`, run by run, averaged over each prompt's samples; bootstrap over prompts."""
-    return bootstrap(one.by_prompt(one.success - other.success))
+    return difference_of_success(one.by_prompt(one.success - other.success))
 
 
-def at_same_rows(arms: Arms, fixed: Sequence[Arms]) -> Estimate:
-    """Success less that of a mixture of two neighbouring fixed cuts that costs the same rows on average.
+def at_same_rows(arms: Arms, fixed: Sequence[Arms], family: NDArray[np.int64] | None = None) -> Estimate:
+    """Success less that of the best schedule of fixed cuts that costs the same rows, family by family.
+
+    `family` [runs] numbers the family of each run (None: all are of one). The rival knows the family, as a gate does:
+    one cut for all families would credit the gate with knowing that.
+    """
+    groups = np.zeros(arms.success.size, dtype=np.int64) if family is None else family
+    differences = []
+    for group in np.unique(groups):
+        own = arms.of(groups == group)
+        differences.append(own.by_prompt(own.success - _mixture(own, [cut.of(groups == group) for cut in fixed])))
+    return difference_of_success(np.concatenate(differences))
+
+
+def _mixture(arms: Arms, fixed: Sequence[Arms]) -> NDArray[np.float64]:
+    """Success [runs] of a mixture of two neighbouring fixed cuts that costs the same rows on average.
 
     The frontier of fixed cuts (with `full_cfg` at its end) is mixed linearly: a coin between two cuts has the mean of
     their rows and of their success, so it is a policy that could be served. Beyond its ends the nearest cut stands.
@@ -50,19 +64,30 @@ def at_same_rows(arms: Arms, fixed: Sequence[Arms]) -> Estimate:
     right = int(np.clip(np.searchsorted(costs, budget), 1, len(costs) - 1))
     gap = costs[right] - costs[right - 1]
     share = 0.0 if gap == 0 else (budget - costs[right - 1]) / gap
-    mixture = (1 - share) * ordered[right - 1].success + share * ordered[right].success
-    return bootstrap(arms.by_prompt(arms.success - mixture))
+    mixed: NDArray[np.float64] = (1 - share) * ordered[right - 1].success + share * ordered[right].success
+    return mixed
 
 
-def results(arms: Iterable[Arms], fluency: Fluency, kept: NDArray[np.bool_] | None = None) -> list[SourceResult]:
-    """Every source's numbers, over all runs or those that `kept` [runs] marks."""
+def results(
+    arms: Iterable[Arms],
+    fluency: Fluency,
+    kept: NDArray[np.bool_] | None = None,
+    family: NDArray[np.int64] | None = None,
+) -> list[SourceResult]:
+    """Every source's numbers, over all runs or those that `kept` [runs] marks.
+
+    `family` [runs] numbers the family of each run where there are several.
+    """
     chosen = [one if kept is None else one.of(kept) for one in arms]
     known = {(one.source, one.width): one for one in chosen}
+    groups = family if family is None or kept is None else family[kept]
+    return [_result(one, known, fluency, groups) for one in chosen]
+
+
+def _result(
+    one: Arms, known: Mapping[tuple[str, int], Arms], fluency: Fluency, family: NDArray[np.int64] | None
+) -> SourceResult:
     full = known["full_cfg", 1]
-    return [_result(one, known, full, fluency) for one in chosen]
-
-
-def _result(one: Arms, known: Mapping[tuple[str, int], Arms], full: Arms, fluency: Fluency) -> SourceResult:
     against = {"full_cfg": paired(one, full)}
     for name in ("oracle", "constant"):
         other = known.get((name, one.width))
@@ -70,7 +95,7 @@ def _result(one: Arms, known: Mapping[tuple[str, int], Arms], full: Arms, fluenc
             against[name] = paired(one, other)
     fixed = [arms for (name, width), arms in known.items() if name.startswith("fixed ") and width == one.width]
     if fixed:
-        against["frontier"] = at_same_rows(one, [*fixed, full])
+        against["frontier"] = at_same_rows(one, [*fixed, full], family)
     constant = known.get(("constant", one.width))
     return SourceResult(
         source=one.source,

@@ -50,6 +50,8 @@ class FamilyAudit:
     survivors: NDArray[np.bool_] | None
     """[runs]; None without a census."""
     data: FamilyData | None
+    group: NDArray[np.int64] | None = None
+    """[runs]: number of each run's family, where several stand together."""
 
 
 def audit(settings: AuditSettings, gates: Path, out: Path, census_folder: Path | None) -> dict[str, Any]:
@@ -158,7 +160,8 @@ def _pooled(audited: Sequence[FamilyAudit]) -> FamilyAudit:
         joined.append(Arms(source, width, texts=texts, **arrays))
     known = [family.survivors for family in audited if family.survivors is not None]
     survivors = np.concatenate(known) if len(known) == len(audited) else None
-    return FamilyAudit(POOLED, [run for family in audited for run in family.runs], joined, survivors, None)
+    group = np.repeat(np.arange(len(audited)), [len(family.runs) for family in audited])
+    return FamilyAudit(POOLED, [run for family in audited for run in family.runs], joined, survivors, None, group)
 
 
 def _write(
@@ -169,9 +172,9 @@ def _write(
     settings: AuditSettings,
     out: Path,
 ) -> dict[str, Any]:
-    everyone = results(family.arms, fluency)
+    everyone = results(family.arms, fluency, family=family.group)
     survivors = family.survivors is not None and family.survivors.any()
-    measured = results(family.arms, fluency, family.survivors) if survivors else []
+    measured = results(family.arms, fluency, family.survivors, family.group) if survivors else []
     name = f"audit-{family.family}"
     plot(everyone, f"{family.family}: {everyone[0].prompts} audit prompts", out / f"{name}.png")
     parts = [f"# Gate audit: {family.family}", _preamble(family, bundle, settings, fluency), f"![frontier]({name}.png)"]
@@ -197,7 +200,8 @@ def _preamble(family: FamilyAudit, bundle: GateBundle | None, settings: AuditSet
     return (
         f"{gate}{prompts} audit prompts, {settings.samples} fresh trajectories each, seed {settings.seed}; perplexity "
         f"by {fluency.judge.name}. Intervals: 95 %, bootstrap over prompts. *vs* columns are differences of success "
-        "on the same runs; *at equal rows* is against a coin between the two fixed cuts that cost as much on average; "
+        "on the same runs; *at equal rows* is against a coin between the two fixed cuts that cost as much on "
+        "average, in each family by itself; "
         "*handed off* and *differs* (from the constant's step) are shares of runs. Rows of `whole-run` sources include "
         "the separate recorded run (2T) that they need. Heads are trained for the tail widths of the census; at "
         "another width the nearest smaller one's decide."

@@ -32,7 +32,7 @@ from decoding.sampling.block_schedule import step_at
 from decoding.sampling.noise import NoiseKey
 from gate_models.committor.choices import FREEZE_GRID
 from gate_models.features.prefix import view_before
-from gate_models.offline.benchmarks.tasks import TaskPrompt
+from gate_models.offline.benchmarks.tasks import TaskPrompt, family_of
 from gate_models.offline.gate_audit.settings import WIDTHS
 from gate_models.offline.runs.result_file import identity
 from gate_models.offline.runs.trace_codec import decode_trace, encode_trace
@@ -188,7 +188,7 @@ def run_job(model: DenoisingModel, prompt: TaskPrompt, sample: int, settings: Sw
         steps=prompt.steps,
         policy=resolve_policy("handoff", given | {"gate": GateSettings("never")}),
         noise=NoiseKey(settings.seed, purpose="audit", arm=f"audit|{prompt.id}", rollout=sample),
-        family=parse(prompt.constraint).family,
+        family=family_of(prompt),
         sampling=Sampling(temperature=settings.temperature),
         purpose="audit",
         record=settings.record,

@@ -26,9 +26,12 @@ from decoding.request.job import Anchor, Job, regime_of
 from decoding.sampling.block_schedule import step_at
 from decoding.sampling.noise import NoiseKey
 from gate_models.gates.calibrated.constant import ConstantCut, earliest_safe
-from gate_models.offline.benchmarks.tasks import TaskPrompt, load_task
+from gate_models.offline.benchmarks.splits import split_of
+from gate_models.offline.benchmarks.tasks import TaskPrompt, family_of, load_task
 from gate_models.offline.gate_training.settings import ConstantPlan
 
+SPLIT_SEED: Final = 0
+"""Of the prompt sets: that of the census behind the learned gates. Audit prompts have no say in a cut."""
 GRID: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -36,9 +39,12 @@ def calibrate(model: DenoisingModel, plan: ConstantPlan) -> list[ConstantCut]:
     """One cut for each family and tail width."""
     cuts = []
     for task in plan.tasks:
-        prompts = load_task(task)[plan.skip : plan.skip + plan.prompts]
+        usable = [prompt for prompt in load_task(task) if split_of(SPLIT_SEED, task, prompt.id) != "audit"]
+        prompts = usable[plan.skip : plan.skip + plan.prompts]
         if len(prompts) < plan.prompts:
-            raise ValueError(f"task {task!r} has only {len(prompts)} prompts after the first {plan.skip}")
+            raise ValueError(
+                f"task {task!r} has only {len(prompts)} prompts outside the audit set after the first {plan.skip}"
+            )
         full, swept = _sweep(model, prompts, plan)
         for width in plan.widths:
             curve = {cut: swept[width, cut] for cut in GRID}
@@ -61,7 +67,7 @@ def _job(model: DenoisingModel, prompt: TaskPrompt, plan: ConstantPlan, width: i
         steps=prompt.steps,
         policy=resolve_policy("handoff", given),
         noise=NoiseKey(plan.seed, arm=prompt.id),
-        family=parse(prompt.constraint).family,
+        family=family_of(prompt),
     )
 
 

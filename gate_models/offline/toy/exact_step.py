@@ -22,7 +22,7 @@ from typing import Final, Literal
 import torch
 from torch import Tensor
 
-from gate_models.offline.toy.model import ToyCanvas, ToyTables
+from gate_models.offline.toy.model import PROMPT, ToyCanvas, ToyTables
 
 Phase = Literal["guided", "base"]
 GUIDED_ORDERS: Final = frozenset({"guidance_boost", "boost_confidence", "conditional"})
@@ -156,6 +156,8 @@ class PairFacts:
     end: int | None
     unchanged: list[int]
     """Steps in a row that have left the prediction unchanged."""
+    attention: list[list[float]]
+    """[L][L], of an even spread; empty where the model tells none."""
 
     def unrepeated(self, positions: list[int]) -> list[int]:
         """Those whose token is not within two positions already, in the canvas or at an earlier one of them."""
@@ -195,6 +197,13 @@ def going_together(rule: str, facts: PairFacts) -> list[int]:
         falling = sorted(facts.best, key=lambda i: (-facts.probability[i], i))
         fitting = [n for n, i in enumerate(falling, 1) if (n + 1) * (1.0 - facts.probability[i]) < 1.0]
         return falling[: max(fitting, default=0)]
+    if rule == "conflict":
+        free: list[int] = []
+        for i in facts.best:
+            others = [k for k in free if not facts.tokens[i] == facts.tokens[k] == facts.end]
+            if max(((facts.attention[i][k] + facts.attention[k][i]) / 2 for k in others), default=0.0) <= 1.0:
+                free.append(i)
+        return free
     if rule == "stable":
         return [i for i in facts.best if facts.probability[i] >= 0.6 and facts.unchanged[i] >= 2]
     raise ValueError(f"no tail rule is called {rule!r}")
@@ -323,7 +332,7 @@ class StepLaw:
         plain = self.at_tokens(probabilities.plain)
         entropy = torch.special.entr(probabilities.plain).sum(-1)[self.state]
         end = self.tables.end_id if self.tables.end_is_token else None
-        out = torch.zeros_like(eligible)
+        out, paid = torch.zeros_like(eligible), self.tables.attention
         for pair in range(len(out)):
             open_ = [i for i in range(self.canvas.length) if eligible[pair, i]]
             if not open_:
@@ -336,6 +345,9 @@ class StepLaw:
                 entropy=entropy[pair].tolist(),
                 end=end,
                 unchanged=unchanged[self.state[pair]].tolist(),
+                attention=[]
+                if paid is None
+                else (paid[self.state[pair]] * (self.canvas.length + len(PROMPT))).tolist(),
             )
             wanted = [i for i in going_together(rule, facts) if facts.probability[i] >= threshold]
             chosen = facts.unrepeated(wanted)[: step.quotas[len(open_)]]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -82,6 +82,8 @@ class ToyTables:
     conditional: Tensor
     unconditional: Tensor
     end_is_token: bool = False
+    attention: Tensor | None = None
+    """[states, L, L]: what canvas positions pay each other, where the model tells it."""
 
     @property
     def mask_id(self) -> int:
@@ -116,6 +118,14 @@ def random_tables(
     both = [torch.from_numpy(generator.normal(0.0, spread, shape)) for _ in range(2)]
     conditional, unconditional = (_with_suppressed(b, canvas, end_is_token, seed + 1) for b in both)
     return ToyTables(canvas, conditional, unconditional, end_is_token)
+
+
+def attending(tables: ToyTables, seed: int) -> ToyTables:
+    """`tables` of a model that also tells its attention: a random one for each state."""
+    canvas = tables.canvas
+    shape = canvas.states, canvas.length, canvas.length + len(PROMPT)
+    scores = torch.from_numpy(np.random.Generator(np.random.Philox(seed)).normal(0.0, 1.0, shape))
+    return replace(tables, attention=scores.softmax(-1)[..., len(PROMPT) :])
 
 
 def designed_tables(canvas: ToyCanvas, conditional: Logits, unconditional: Logits | None = None) -> ToyTables:
@@ -178,6 +188,7 @@ class ToyModel:
             max_canvas=canvas.length,
             default_canvas=canvas.length,
             text_margins=(0.0, 0.0),  # the exact law knows none
+            gives_attention=tables.attention is not None,
         )
 
     def encode(self, ids: Tensor, prompt_lengths: Tensor, lengths: Tensor, *, always_mask: bool) -> Tensor:
@@ -197,6 +208,17 @@ class ToyModel:
         logits = torch.where(hidden[:, None, None], tables.unconditional[states], tables.conditional[states])
         features[real[:, None], at] = logits
         return features.flatten(0, 1)
+
+    def encode_attending(
+        self, ids: Tensor, prompt_lengths: Tensor, lengths: Tensor, rows: Sequence[int], *, always_mask: bool
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Logits as `encode` has them, and the table's attention of each of `rows`."""
+        canvas, table = self.tables.canvas, self.tables.attention
+        assert table is not None  # jobs that ask for it are refused
+        texts = [ids[row, int(prompt_lengths[row]) : int(lengths[row])] for row in rows]
+        states = [int(torch.where(text == self.spec.mask_id, canvas.alphabet, text) @ canvas.powers) for text in texts]
+        features = self.encode(ids, prompt_lengths, lengths, always_mask=always_mask)
+        return features, [table[state] for state in states]
 
     def project(self, features: Tensor) -> Tensor:
         """Features are logits already."""

@@ -106,6 +106,7 @@ def table(
     options={
         "tasks": replace(OPTIONS["tasks"], old=("families", "task", "tasks")),
         "pairs": Opt(minimum=40, panel=MEASUREMENT),
+        "templates": Opt(minimum=0, panel=MEASUREMENT),
         "margin": Opt(panel=MEASUREMENT),
     },
 )

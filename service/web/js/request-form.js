@@ -21,7 +21,7 @@ export function requestForm({ document, constraints, policies, model, gates }) {
   const prompt = field({ name: "prompt", path: "prompt", schema: properties.prompt, definitions, required: true, wide: true });
   prompt.control.rows = 2;
   const template = field({ name: "template", path: "template", schema: properties.template, definitions, wide: true, title: "Template", open: "none: a free text" });
-  template.control.rows = 1;
+  template.control.rows = 2;
   const render = field({ name: "render_constraint", path: "render_constraint", schema: properties.render_constraint, title: "Add the constraint's instruction to the prompt" });
   const constraint = constraintEditor(constraints.data, { path: "constraint", optional: true });
   const policy = policyEditor({ presets: policies.data, sources: policies.gate_sources, schema: definitions.PolicyRequest, definitions, reuse: model.tail_reuse });

@@ -11,10 +11,12 @@ from decoding.engine.engine import Engine
 from decoding.engine.handle import DecodingResult
 from decoding.engine.runner import Runner
 from decoding.models.bert_mini.network import MiniModel
+from decoding.policy.checks import PolicyError
 from decoding.request.job import Job, Sampling
+from decoding.request.validation import JobError, check_job
 from decoding.sampling.block_schedule import TAIL_SCHEDULES
 from decoding.sampling.stability import NO_TAIL
-from decoding.sampling.tail_rule import TAIL_RULES
+from decoding.sampling.tail_rule import ATTENDING, TAIL_RULES
 from gate_models.offline.runs.trace_codec import decode_trace, encode_trace
 from tests.decoding.tiny import job, steady_model
 
@@ -112,8 +114,8 @@ def test_a_handoff_begins_with_an_empty_memory(model: MiniModel) -> None:
 
 
 @pytest.mark.parametrize("mode", ["prefix", "dual"])
-@pytest.mark.parametrize("rule", TAIL_RULES)
-def test_every_rule_composes_with_reuse(model: MiniModel, rule: str, mode: str) -> None:
+@pytest.mark.parametrize("rule", sorted(TAIL_RULES.keys() - ATTENDING))
+def test_every_other_rule_composes_with_reuse(model: MiniModel, rule: str, mode: str) -> None:
     """Refreshed at every step, reuse is exact; else it ends in time and costs fewer tokens."""
     shape: dict[str, Any] = {"preset": "base", "length": LENGTH, "block_length": 8}
     plain, exact, reused = (
@@ -127,6 +129,26 @@ def test_every_rule_composes_with_reuse(model: MiniModel, rule: str, mode: str) 
     assert fast.approximate
     assert model.spec.mask_id not in fast.tokens
     assert fast.ledger.tokens / fast.ledger.total < one.ledger.tokens / one.ledger.total
+
+
+@pytest.mark.parametrize("rule", sorted(ATTENDING))
+def test_a_rule_that_looks_at_attention_needs_it(model: MiniModel, rule: str) -> None:
+    """Refused in one sentence by models that tell none, and with reuse, whose rows are not whole."""
+    asked = request(model, rule)
+    with pytest.raises(JobError, match="looks at the model's attention, which model tiny does not give") as refused:
+        check_job(asked, replace(model.spec, name="tiny", gives_attention=False))
+    assert refused.value.param == "policy.tail_rule"
+    with pytest.raises(PolicyError, match=rule) as clash:
+        request(model, rule, tail_reuse="dual")
+    assert clash.value.param == "tail_reuse"
+
+
+def test_looking_at_attention_changes_no_other_text(model: MiniModel) -> None:
+    """What shares a batch with such a row gets the same bits, and the row's own prediction stays as it was."""
+    others = [request(model, "top_k", seed=seed) for seed in range(3)]
+    alone = run(model, *others)
+    beside = run(model, *others, *[request(model, "conflict", seed=seed) for seed in range(3)])
+    assert [one.tokens for one in alone] == [one.tokens for one in beside[:3]]
 
 
 @pytest.mark.parametrize("blocks", [None, 8])

@@ -51,3 +51,18 @@ def test_trainings_attention_equals_the_fused_one() -> None:
         fused = model.encode(ids, positions, segments, valid)
         plain = model.train().encode(ids, positions, segments, valid)
     torch.testing.assert_close(fused, plain, rtol=1e-5, atol=1e-5)
+
+
+def test_attention_is_what_the_last_layers_mix_by() -> None:
+    """Each position's shares add up to 1, and mixing the values by a layer's shares of one head gives what it gives."""
+    one_head = BertMini(BertMiniConfig(40, 32, 2, 1, 64, 64, 16, relative_buckets=32)).eval()
+    ids, positions, segments = rows(10)
+    inputs: list[torch.Tensor] = []
+    with torch.inference_mode():
+        features = one_head.encode(ids, positions, segments, None, inputs=inputs)
+        both = one_head.attention([x[0] for x in inputs])
+        last = one_head.attention([inputs[-1][0]])
+        values = one_head.layers[-1].qkv(inputs[-1][0])[:, -32:]
+    torch.testing.assert_close(both.sum(-1), torch.ones(10))
+    torch.testing.assert_close(last @ values, features[:, 32:], rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(both, last)

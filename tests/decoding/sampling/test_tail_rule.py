@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoding.sampling.tail_rule import (
+    CONFLICT,
     ENTROPY_BOUND,
     FACTOR,
     NEAR,
@@ -32,6 +33,9 @@ def steps(draw: st.DrawFn) -> TailStep:
     positions = [index for index, token in enumerate(canvas) if token == MASK]
     size = len(positions)
     probability = draw(st.lists(st.floats(0.01, 1.0), min_size=size, max_size=size))
+    attention = np.array(draw(st.lists(st.floats(0.0, 3.0), min_size=size * size, max_size=size * size)))
+    attention = attention.reshape(size, size)
+    attention = np.maximum(attention, attention.T)
     return TailStep(
         sequence=sorted(range(size), key=lambda i: (-probability[i], i)),
         positions=positions,
@@ -43,6 +47,7 @@ def steps(draw: st.DrawFn) -> TailStep:
         end_ids=frozenset({END}),
         threshold=draw(st.sampled_from([0.0, 0.5])),
         unchanged=tuple(draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))),
+        attention=attention.tolist(),
     )
 
 
@@ -118,6 +123,20 @@ def test_stable_takes_what_is_likely_and_has_stood_still(step: TailStep) -> None
     assert sorted(chosen) == [i for i, (p, still) in enumerate(wanted) if p >= STABLE and still >= STABLE_STEPS]
 
 
+@given(steps())
+def test_no_two_of_conflict_attend_to_one_another(step: TailStep) -> None:
+    """And whatever is left out attends to one that is better and was taken."""
+    chosen = TAIL_RULES["conflict"](step)
+
+    def clash(i: int, j: int) -> bool:
+        both_end = step.tokens[i] in step.end_ids and step.tokens[j] in step.end_ids
+        return step.attention[i][j] > CONFLICT and not both_end
+
+    assert not any(clash(i, j) for i in chosen for j in chosen if i != j)
+    for left in set(step.sequence) - set(chosen):
+        assert any(clash(left, i) and step.sequence.index(i) < step.sequence.index(left) for i in chosen)
+
+
 def test_runs_are_numbered_from_left_to_right() -> None:
     assert run_numbers([MASK, MASK, 0, MASK, 1, 2, MASK, MASK], MASK) == [1, 1, 1, 2, 2, 2, 3, 3]
 
@@ -126,6 +145,7 @@ def test_runs_are_numbered_from_left_to_right() -> None:
 def test_a_step_that_must_repeat_still_commits(rule: str) -> None:
     """Only token 1 is on offer, beside a token 1: the schedule must go on all the same."""
     step = TailStep(
-        [0, 1], [1, 2], [1, 1], [0.9, 0.8], [0.1, 0.2], [1, MASK, MASK], MASK, frozenset({END}), 0.0, (2, 2)
-    )
+        [0, 1], [1, 2], [1, 1], [0.9, 0.8], [0.1, 0.2], [1, MASK, MASK], MASK, frozenset({END}), 0.0, (2, 2),
+        [[0.0, 0.0], [0.0, 0.0]],
+    )  # fmt: skip
     assert np.array_equal(together(rule, step, 1, 2), [0])

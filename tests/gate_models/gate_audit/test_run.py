@@ -15,7 +15,7 @@ from gate_models.features.argmax_fill import TextReader
 from gate_models.gates.learned.gates import PolicyGate, RawGate, ValueGate
 from gate_models.offline.benchmarks.tasks import TaskPrompt
 from gate_models.offline.gate_audit.accuracy import cross_validated
-from gate_models.offline.gate_audit.arms import arms_at, decided_steps, never_arms
+from gate_models.offline.gate_audit.arms import Arms, arms_at, decided_steps, never_arms
 from gate_models.offline.gate_audit.report import plot, source_table
 from gate_models.offline.gate_audit.results import at_same_rows, results
 from gate_models.offline.gate_audit.sources import all_arms
@@ -135,6 +135,25 @@ def test_a_fixed_cut_is_on_its_own_frontier(swept):
     ends = [*fixed, never_arms(runs, 1)]
     for arms in ends:
         assert at_same_rows(arms, ends).value == pytest.approx(0.0, abs=1e-12)
+
+
+def test_a_gate_that_only_knows_the_family_gains_nothing_at_equal_rows():
+    """Two families that need other cuts: the rival of each is its own best schedule, not one cut for both."""
+    family = np.repeat([0, 1], 40)
+    early = made("fixed 0.2", rows=20.0, success=family == 0)  # enough for the first family alone
+    late = made("fixed 0.8", rows=30.0, success=np.ones(80, dtype=bool))
+    knowing = made("gate", rows=np.where(family == 0, 20.0, 30.0), success=np.ones(80, dtype=bool))
+    assert at_same_rows(knowing, [early, late]).value == pytest.approx(0.25)
+    assert at_same_rows(knowing, [early, late], family).value == pytest.approx(0.0)
+
+
+def made(source, *, rows, success):
+    """Arms of 80 runs, one a prompt."""
+    count = np.arange(80)
+    return Arms(
+        source, 1, prompt=count, step=count, success=np.asarray(success, dtype=float), texts=("",) * 80,
+        rows=np.broadcast_to(np.asarray(rows, dtype=float), 80).copy(), repeats=np.zeros(80, dtype=bool),
+    )  # fmt: skip
 
 
 def test_accuracy_is_cross_validated_and_beats_chance_where_there_is_a_signal():

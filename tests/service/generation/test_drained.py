@@ -48,7 +48,7 @@ def test_every_family_that_is_calibrated_is_so_in_both_orders():
 
 
 def test_the_calibrated_threshold_is_used_and_shown(server):
-    entry = next(one for one in own_thresholds() if one.threshold is not None)
+    entry = next(one for one in own_thresholds() if one.served is not None)
     answer = server.generate(asked(entry))
     assert answer["policy"]["gate"]["threshold"] == entry.threshold
     gate = answer["samples"][0]["gate"]

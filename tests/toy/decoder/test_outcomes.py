@@ -18,7 +18,7 @@ from decoding.gates.builtin import DrainedGate
 from decoding.sampling import commit_order
 from gate_models.offline.toy.exact_committor import ExactToy
 from gate_models.offline.toy.exact_step import Rules, distributions
-from gate_models.offline.toy.model import ToyTables, random_tables
+from gate_models.offline.toy.model import ToyTables, attending, random_tables
 from tests.toy.decoder.decoder_runs import (
     POSITION,
     count_paths,
@@ -73,6 +73,8 @@ RUNS_OF: dict[str, tuple[ToyTables, Rules, int | None]] = {
     "entropy bound, handoff 0": (LONG, Rules(4, tail_width=3, tail_rule="entropy_bound"), 0),
     "stable, handoff 0": (STEADY, Rules(5, tail_width=3, tail_rule="stable"), 0),
     "stable, handoff 1": (STEADY, Rules(5, tail_width=3, tail_rule="stable"), 1),
+    "conflict, handoff 0": (attending(LONG, 1), Rules(4, tail_width=4, tail_rule="conflict"), 0),
+    "conflict, handoff 1": (attending(LONG, 1), Rules(4, tail_width=4, tail_rule="conflict"), 1),
     "growing, handoff 0": (LONGER, Rules(5, tail_width=2, growing=True), 0),
     "growing, handoff 1": (LONG, Rules(4, tail_width=2, growing=True), 1),
     "growing and stable, handoff 0": (STEADY, Rules(5, tail_width=2, tail_rule="stable", growing=True), 0),

@@ -31,7 +31,7 @@ from gate_models.offline.toy.exact_step import (
     distributions,
     schedule,
 )
-from gate_models.offline.toy.model import ToyModel, ToyTables, random_tables
+from gate_models.offline.toy.model import ToyModel, ToyTables, attending, random_tables
 from tests.toy.decoder.decoder_runs import POSITION, job_of, steady_tables
 
 SMALL = random_tables(1)
@@ -71,6 +71,8 @@ CASES: dict[str, tuple[ToyTables, Rules, int]] = {
     "entropy_bound": (LONG, Rules(4, tail_width=4, tail_rule="entropy_bound"), 0),
     "factor": (LONG, Rules(4, tail_width=3, tail_rule="factor"), 0),
     "stable": (LONG, Rules(4, tail_width=3, tail_rule="stable"), 0),
+    "conflict": (attending(LONG, 2), Rules(4, tail_width=4, tail_rule="conflict"), 0),
+    "conflict_ends": (attending(ENDING, 3), Rules(3, tail_width=3, tail_rule="conflict"), 0),
     "growing": (LONG, Rules(4, tail_width=2, growing=True), 0),
     "growing_spaced": (LONG, Rules(4, tail_width=3, tail_rule="spaced", growing=True), 0),
     "spaced_ends": (ENDING, Rules(3, tail_width=3, tail_rule="spaced"), 0),
@@ -136,7 +138,7 @@ def test_every_draw_leads_where_the_exact_law_says(case: str, phase: Phase) -> N
             expected.append(int(image[pair]))
     runner = Runner(ToyModel(tables), tile=2048, chunk=8192)
     for state, result in zip(states, runner.run(states), strict=True):
-        state.apply(result.candidates, result.positions)
+        state.apply(result.candidates, result.positions, result.attention)
     mask = tables.mask_id
     reached = [tables.canvas.number(None if t == mask else int(t) for t in state.tokens) for state in states]
     assert reached == expected
@@ -183,7 +185,7 @@ def test_a_tail_that_remembers_leads_where_the_exact_law_says() -> None:
             for middle in 0.5 * (low + high)
         ]
         for state, result in zip(states, runner.run(states), strict=True):
-            state.apply(result.candidates, result.positions)
+            state.apply(result.candidates, result.positions, result.attention)
         reached = [tables.canvas.number(None if t == mask else int(t) for t in state.tokens) for state in states]
         ((_, image),) = law.images(plan, "base", law.base, history=before)
         assert reached == image.tolist()

@@ -54,6 +54,16 @@ def test_without_a_threshold_the_calibrated_one_serves_its_regime() -> None:
     assert gate == DrainedGate(0.6, version=MEASURED)
 
 
+def test_a_threshold_that_its_audit_refuted_is_not_served() -> None:
+    audit = {"prompts": 60, "texts": 60, "loss": 0.1, "loss_interval_95": [0.03, 0.18]}
+    refuted = dataclasses.replace(FOUND, evidence={**FOUND.evidence, "audit": audit})
+    choice = DrainedGates((refuted,)).resolve(GateSettings("drained"), REGIME)
+    assert choice.gate is None
+    assert "withheld: on 60 audit prompts it lost 0.10 [0.03, 0.18]" in (choice.fallback_reason or "")
+    unclear = dataclasses.replace(refuted, evidence={"audit": {**audit, "loss_interval_95": [0.0, 0.18]}})
+    assert DrainedGates((unclear,)).resolve(GateSettings("drained"), REGIME).gate is not None
+
+
 @pytest.mark.parametrize("change", [{"steps": 32}, {"tail_width": 4}, {"family": "commongen-k4"}, {"family": None}])
 def test_elsewhere_a_model_that_was_not_measured_gets_the_cautious_gate(change: dict[str, object]) -> None:
     gate = GATES.resolve(GateSettings("drained"), dataclasses.replace(REGIME, **change)).gate  # type: ignore[arg-type]

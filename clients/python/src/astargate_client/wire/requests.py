@@ -241,7 +241,7 @@ class PolicySettings(TypedDict, total=False):
     tail_reuse: Literal["prefix", "dual"] | None
     """Approximate, faster base steps: keep keys and values, run only from the active block on ('prefix') or it alone ('dual')."""
 
-    tail_rule: Literal["top_k", "spaced", "best_of_run", "entropy_bound", "factor", "stable"] | None
+    tail_rule: Literal["top_k", "spaced", "best_of_run", "entropy_bound", "factor", "stable", "conflict"] | None
     """Which positions of a wide base step are committed together: the best (`top_k`), or only some that go well together."""
 
     tail_schedule: Literal["constant", "growing"] | None

@@ -1,0 +1,1 @@
+"""Gates for tasks of one's own: from a file of prompts to trained, audited gates and a report."""
