@@ -57,7 +57,7 @@ def fitting(
 
 
 def _meaningless(values: Mapping[str, Any], gate: GateSettings) -> set[str]:
-    """Fields of `values` that no step would read."""
+    """Fields of `values` that no step would read, or that could be what a request fails by."""
     idle: set[str] = set()
     scale = values.get("guidance_scale", DecodingPolicy.__dataclass_fields__["guidance_scale"].default)
     hands_off = scale > 0.0 and gate.source != "never"
@@ -73,6 +73,8 @@ def _meaningless(values: Mapping[str, Any], gate: GateSettings) -> set[str]:
         idle |= {"tail_rule", "tail_schedule", "tail_mend", "tail_threshold"}
     if gate.recheck is not None:
         idle.add("tail_mend")
+    if values.get("budget_rows") is not None:
+        idle |= {"tail_rule", "tail_mend", "tail_threshold"}  # a budget must hold the slowest pace that they allow
     if values.get("tail_reuse") is None:
         idle.add("tail_refresh")
     return idle

@@ -58,6 +58,12 @@ def test_what_the_client_sets_stands() -> None:
     assert (policy.tail_schedule, policy.tail_mend) == ("constant", None)
 
 
+def test_a_budget_is_not_broken_by_a_default_that_paces_the_tail() -> None:
+    given = {"tail_width": 8, "budget_rows": 30, "repair": Repair()}
+    policy = resolve_policy("handoff", given, defaults=policy_defaults(DRAINED))
+    assert (policy.tail_rule, policy.tail_mend, policy.paced_by_tokens) == ("top_k", None, False)
+
+
 def test_a_field_that_the_default_preset_does_not_use_asks_for_handoff() -> None:
     policy = resolve_policy(None, {"tail_width": 2}, defaults=policy_defaults({"preset": "auto"}))
     assert (policy.preset, policy.tail_width) == ("handoff", 2)
