@@ -182,8 +182,9 @@ class Service:
         handles = await self._submit(prepared)
         self.metrics.admitted(prepared)
         if self.settings.log_prompts:
-            text = self.backend.model.codec.decode(list(prepared.job.prompt_ids))
-            logs.PROMPTS.info("prompt of %s: %r", prepared.id, text, extra={"prompt": text})
+            for job in prepared.first_jobs:
+                text = self.backend.model.codec.decode(list(job.prompt_ids))
+                logs.PROMPTS.info("prompt of %s: %r", prepared.id, text, extra={"prompt": text})
         with (
             self.shadow.watching(prepared, handles),
             Generation(prepared, handles, self._bridge, every_step=every_step) as generation,

@@ -56,6 +56,8 @@ class Settings(BaseSettings):
     """Largest estimated forward evaluations of a request, all samples together; beyond it requests get 422."""
     max_selection_rows: int = Field(default=2048, ge=0)
     """Largest forward evaluations that a repair round of a request may spend on choosing positions; beyond it 422."""
+    lenient: bool = False
+    """OpenAI routes: max_tokens above the model's limit means that limit, in place of an error."""
     max_body_bytes: int = Field(default=1 << 20, ge=1024)
     """Largest request body."""
     default_deadline: float | None = Field(default=None, gt=0)

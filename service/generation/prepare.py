@@ -59,6 +59,10 @@ class Prepared:
     trace: bool
     audit_share: float | None = None
     """The operator's share of this request's samples for the shadow audit; None: the server's."""
+    prompts: int = 1
+    """Prompts of the request; as many jobs for each, in their order."""
+    stop: tuple[str, ...] = ()
+    """A text ends before the first of these."""
     chosen: frozenset[int] = frozenset()
     """Samples that the shadow audit compares."""
     form: AnswerForm = AnswerForm()
@@ -67,8 +71,13 @@ class Prepared:
 
     @property
     def job(self) -> Job:
-        """The first sample's; the others differ in their noise alone."""
+        """The first sample's; the others differ in their noise, and where there are several prompts in those."""
         return self.jobs[0]
+
+    @property
+    def first_jobs(self) -> tuple[Job, ...]:
+        """The first job of each prompt."""
+        return self.jobs[:: len(self.jobs) // self.prompts]
 
     @property
     def constraint(self) -> Constraint | None:

@@ -20,6 +20,7 @@ from decoding.request.job import Job
 from gate_models.gates.calibrated.pooled import evidence_of
 from gate_models.gates.sources import SOURCES
 from service.generation.prepare import AnswerForm, Prepared
+from service.generation.stop import before_stop
 from service.schemas import generate as wire
 from service.schemas.policy import ResolvedPolicy
 
@@ -96,7 +97,7 @@ def summary(
 def usage(prepared: Prepared, outcomes: Sequence[DecodingResult]) -> wire.Usage:
     """Tokens and forward evaluations of all samples."""
     return wire.Usage(
-        prompt_tokens=len(prepared.job.prompt_ids),
+        prompt_tokens=sum(len(job.prompt_ids) for job in prepared.first_jobs),
         completion_tokens=sum(completion_tokens(outcome) for outcome in outcomes),
         forward_evaluations=sum(outcome.ledger.total for outcome in outcomes),
     )
@@ -109,7 +110,8 @@ def completion_tokens(outcome: DecodingResult) -> int:
 
 def sample(prepared: Prepared, index: int, outcome: DecodingResult, model: DenoisingModel) -> wire.Sample:
     """One sample with its verdict and its ledger."""
-    text = outcome.job.text(model.codec, outcome.content)
+    whole = outcome.job.text(model.codec, outcome.content)
+    text = before_stop(whole, prepared.stop)
     verdict: Verdict | None = None if prepared.constraint is None else prepared.constraint.evaluate(text)
     return wire.Sample(
         index=index,
@@ -119,7 +121,7 @@ def sample(prepared: Prepared, index: int, outcome: DecodingResult, model: Denoi
         if outcome.job.template is None
         else list(outcome.job.template.fillings(model.codec, outcome.content)),
         approximate=outcome.approximate,
-        finish_reason="stop" if outcome.finish_reason == "stop" else "length",
+        finish_reason="stop" if outcome.finish_reason == "stop" or len(text) < len(whole) else "length",
         satisfied=verdict and verdict.satisfied,
         score=verdict and verdict.score,
         checks=[wire.CheckResult(**asdict(check)) for check in (verdict.checks if verdict else ())],

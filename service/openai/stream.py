@@ -13,9 +13,10 @@ from decoding.engine.handle import DecodingResult, Handle
 from decoding.records.events import Event, ReopenEvent
 from service.backend.backend import Backend
 from service.generation.prepare import Prepared
+from service.generation.stop import certain, tokens_before_stop
 from service.lifecycle import Service
 from service.openai import replies
-from service.openai.replies import AnswerShape
+from service.openai.replies import AnswerShape, Asked
 from service.schemas.generate import Sample
 from service.streaming import EventStream, SampleView
 
@@ -36,11 +37,12 @@ class OpenAIStream(EventStream):
         route: str,
         *,
         shape: AnswerShape,
-        with_usage: bool,
+        asked: Asked,
     ) -> None:
         super().__init__(service, backend, prepared, route)
         self.shape = shape
-        self.with_usage = with_usage
+        self.asked = asked
+        self._sent_tokens: dict[int, int] = {}
 
     def view(self, index: int, handle: Handle) -> SampleView:
         return TextView(self, index, handle)
@@ -50,15 +52,24 @@ class OpenAIStream(EventStream):
 
     def done(self, views: Sequence[SampleView]) -> bytes:
         parts = []
-        if self.with_usage:
-            usage = replies.usage(self.prepared, [view.handle.result() for view in views])
+        if self.asked.usage:
+            outcomes = [view.handle.result() for view in views]
+            usage = replies.usage(self.prepared, outcomes, self.backend.model.codec)
             parts.append(self.chunk([], usage=usage.model_dump()))
         return b"".join([*parts, data("[DONE]")])
 
+    def sent(self, index: int, tokens: int) -> None:
+        """So many tokens of a choice have been sent, of which the next chunks' usage tells."""
+        self._sent_tokens[index] = tokens
+
     def chunk(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
-        if self.with_usage:
-            more = {"usage": None, **more}
+        if self.asked.usage:
+            more = {"usage": self._usage_so_far() if self.asked.usage_so_far else None, **more}
         return data(json.dumps(replies.chunk(self.shape, self.prepared, self.backend.model, choices, **more)))
+
+    def _usage_so_far(self) -> dict[str, int]:
+        prompt, tokens = sum(len(job.prompt_ids) for job in self.prepared.first_jobs), sum(self._sent_tokens.values())
+        return {"prompt_tokens": prompt, "completion_tokens": tokens, "total_tokens": prompt + tokens}
 
 
 class TextView(SampleView):
@@ -92,15 +103,24 @@ class TextView(SampleView):
         if len(self._prefix) == before:
             return []
         codec = self.stream.backend.model.codec
-        ended = self._prefix[-1] in end_ids
-        return self._send(codec.decode(self._prefix[:-1]) if ended else codec.settled(self._prefix))
+        ended, stop = self._prefix[-1] in end_ids, self.stream.prepared.stop
+        content = self._prefix[:-1] if ended else self._prefix
+        self.text.sent(self.index, tokens_before_stop(content, stop, codec))
+        return self._send(certain(codec.decode(content) if ended else codec.settled(content), stop))
 
     def end(self, outcome: DecodingResult, sample: Sample) -> list[bytes]:
         text = replies.written(sample)
         if not text.startswith(self._sent):
             raise RuntimeError(f"the stream sent {len(self._sent)} characters that are not the text's")
+        prepared, model = self.stream.prepared, self.stream.backend.model
+        self.text.sent(self.index, replies.tokens_of(prepared, outcome, model.codec))
         parts = self._send(text)
-        last = {"finish_reason": sample.finish_reason, "astargate": replies.details(sample).model_dump()}
+        logprobs = replies.logprobs_of(self.text.shape, self.text.asked, prepared, outcome, model)
+        last = {
+            "finish_reason": sample.finish_reason,
+            "astargate": replies.details(sample).model_dump(),
+            "logprobs": logprobs and logprobs.model_dump(),
+        }
         return [*parts, self._chunk(self.text.shape.delta("") | last)]
 
     def _send(self, text: str) -> list[bytes]:

@@ -17,7 +17,7 @@ from service.http.body import BoundedRoute
 from service.lifecycle import Service
 from service.openai import replies as openai_replies
 from service.openai.prepare import prepare_openai
-from service.openai.replies import CHAT, COMPLETION, AnswerShape
+from service.openai.replies import CHAT, COMPLETION, AnswerShape, Asked
 from service.openai.stream import OpenAIStream
 from service.routes import examples
 from service.routes.common import ServiceDep, arrival, decoded, understood
@@ -57,17 +57,23 @@ async def _answer(
     model, gates, arrived = backend.model, service.shadow.gates, arrival(request)
     work = partial(prepare_openai, body, model, gates, service.settings, recorded, arrived=arrived)
     prepared = await understood(request, service, body.policy, body.deadline_s, work)
+    asked = Asked.of(body)
     if body.stream:
-        with_usage = body.stream_options is not None and body.stream_options.include_usage
-        route = request.scope["path"]
-        return OpenAIStream(service, backend, prepared, route, shape=shape, with_usage=with_usage)
-    return await decoded(request, service, prepared, partial(_content, service, backend, shape, prepared))
+        return OpenAIStream(service, backend, prepared, request.scope["path"], shape=shape, asked=asked)
+    content = partial(_content, service, backend, prepared=prepared, shape=shape, asked=asked)
+    return await decoded(request, service, prepared, content)
 
 
 def _content(
-    service: Service, backend: Backend, shape: AnswerShape, prepared: Prepared, outcomes: list[DecodingResult]
+    service: Service,
+    backend: Backend,
+    outcomes: list[DecodingResult],
+    *,
+    prepared: Prepared,
+    shape: AnswerShape,
+    asked: Asked,
 ) -> bytes:
     """The answer as JSON; worker thread."""
     samples = [replies.sample(prepared, index, outcome, backend.model) for index, outcome in enumerate(outcomes)]
     service.metrics.judged(prepared, samples)
-    return openai_replies.response(shape, prepared, samples, outcomes, backend.model).model_dump_json().encode()
+    return openai_replies.response(shape, asked, prepared, samples, outcomes, backend.model).model_dump_json().encode()

@@ -16,10 +16,17 @@ from service.schemas.generate import CheckResult, ForwardEvaluations, GateResult
 from service.schemas.policy import PolicyField, ResolvedPolicy
 
 MAX_MESSAGES = 1000
+MAX_PROMPTS = 256
+MAX_STOPS = 64
+MAX_STOP_CHARACTERS = 1000
+MAX_ALTERNATIVES = 20
+"""Of OpenAI's; this server has one, the chosen token."""
 
 
 def refused(*neutral: Any) -> Any:
-    """Type of a field of OpenAI's that this server does not serve: null or a value that asks for nothing."""
+    """Type of a field of OpenAI's, or of servers with its shapes, that this one does not serve: null or a value that
+    asks for nothing.
+    """
 
     def check(value: Any) -> Any:
         if value is None or any(value == n and isinstance(value, bool) == isinstance(n, bool) for n in neutral):
@@ -29,14 +36,14 @@ def refused(*neutral: Any) -> Any:
     return Annotated[Any, AfterValidator(check), WithJsonSchema({"enum": [None, *neutral]})]
 
 
-def _one_prompt(value: Any) -> Any:
-    if not isinstance(value, list):
-        return value
-    if len(value) == 1 and isinstance(value[0], str):
-        return value[0]
-    raise PydanticCustomError(
-        "not_supported", "must be one string: send a request for each prompt; token ids are not supported"
-    )
+def _prompts(value: Any) -> Any:
+    if isinstance(value, list) and any(isinstance(item, int | list) for item in value):
+        raise PydanticCustomError("not_supported", "must be a string or a list of strings: token ids are not supported")
+    return [value] if isinstance(value, str) else value
+
+
+def _stops(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
 
 
 def _text_parts(value: Any) -> Any:
@@ -52,6 +59,8 @@ def _text_parts(value: Any) -> Any:
 class StreamOptions(Request):
     include_usage: bool = False
     """A last chunk with the usage of the whole request."""
+    continuous_usage_stats: bool = False
+    """With include_usage: every chunk has the usage so far, without forward evaluations."""
     include_obfuscation: refused(False) = None  # type: ignore[valid-type]
 
 
@@ -61,7 +70,9 @@ class OpenAIRequest(Request):
     model: str
     """Name of the served model (GET /v1/models) or its hash."""
     max_tokens: int | None = Field(None, ge=1, le=MAX_CANVAS)
-    """Length of the canvas, /generate's gen_length: exactly so many positions are decoded, end-of-text included."""
+    """Length of the canvas, /generate's gen_length: exactly so many positions are decoded, end-of-text included. Above
+    the model's limit it is an error, or that limit on a server with --lenient.
+    """
     temperature: float | None = Field(None, ge=0, le=MAX_TEMPERATURE)
     top_p: float | None = Field(None, gt=0, le=1)
     n: int | None = Field(None, ge=1, le=MAX_CANVAS)
@@ -92,23 +103,59 @@ class OpenAIRequest(Request):
     """As in /generate."""
     deadline_s: float | None = Field(None, gt=0)
     """Seconds after which the request fails."""
-    stop: refused([]) = None  # type: ignore[valid-type]
+    stop: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARACTERS)]] | None,
+        BeforeValidator(_stops, json_schema_input_type=str | list[str] | None),
+        Field(max_length=MAX_STOPS),
+    ] = None
+    """A string or several. A finished text ends before the first of them, and its usage counts what is left; the whole
+    canvas is decoded all the same. The verdict on a constraint is of the text that is left.
+    """
+    ignore_eos: bool | None = None
+    """suppress_eos by its name in other servers."""
+    user: str | None = None
+    """Taken and not used, as are the other fields that name a request."""
+    metadata: dict[str, Any] | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    best_of: refused(1) = None  # type: ignore[valid-type]
+    echo: refused(False) = None  # type: ignore[valid-type]
+    store: refused(False) = None  # type: ignore[valid-type]
+    top_k: refused(-1, 0) = None  # type: ignore[valid-type]
+    min_p: refused(0) = None  # type: ignore[valid-type]
+    min_tokens: refused(0) = None  # type: ignore[valid-type]
+    repetition_penalty: refused(1) = None  # type: ignore[valid-type]
+    length_penalty: refused(1) = None  # type: ignore[valid-type]
+    use_beam_search: refused(False) = None  # type: ignore[valid-type]
+    stop_token_ids: refused([]) = None  # type: ignore[valid-type]
+    include_stop_str_in_output: refused(False) = None  # type: ignore[valid-type]
+    skip_special_tokens: refused(True) = None  # type: ignore[valid-type]
+    spaces_between_special_tokens: refused(True) = None  # type: ignore[valid-type]
     presence_penalty: refused(0) = None  # type: ignore[valid-type]
     frequency_penalty: refused(0) = None  # type: ignore[valid-type]
     logit_bias: refused({}) = None  # type: ignore[valid-type]
-    user: refused() = None  # type: ignore[valid-type]
 
 
 class CompletionRequest(OpenAIRequest):
     """A text from a prompt. Every other field of OpenAI's is refused by name, never ignored."""
 
-    prompt: Annotated[str, BeforeValidator(_one_prompt), Field(max_length=MAX_PROMPT_CHARACTERS)] = ""
-    """One string, or a list of one. May be empty where a constraint is given and rendered."""
-    logprobs: refused() = None  # type: ignore[valid-type]
-    echo: refused(False) = None  # type: ignore[valid-type]
-    best_of: refused(1) = None  # type: ignore[valid-type]
+    prompt: Annotated[
+        list[Annotated[str, Field(max_length=MAX_PROMPT_CHARACTERS)]],
+        BeforeValidator(_prompts, json_schema_input_type=str | list[str]),
+        Field(min_length=1, max_length=MAX_PROMPTS),
+    ] = Field(default_factory=lambda: [""], json_schema_extra={"default": ""})
+    """A string, or several: choices are in their order, n for each. May be empty where a constraint is given and
+    rendered.
+    """
+    logprobs: int | None = Field(None, ge=0, le=MAX_ALTERNATIVES)
+    """Tokens with the logarithm of the probability that each had in the step that committed it, under guidance where
+    the step was guided, before temperature and top_p. Of alternatives the chosen token alone is given. In a stream all
+    come with the last chunk.
+    """
     suffix: str | None = Field(None, max_length=MAX_PROMPT_CHARACTERS)
-    """What follows the text: max_tokens positions in front of it (16 where left out) are filled, all with text."""
+    """What follows the text: max_tokens positions in front of it (16 where left out) are filled, all with text. With it
+    there is no stop and no logprobs.
+    """
 
 
 class ChatMessage(Request):
@@ -130,13 +177,19 @@ class ChatRequest(OpenAIRequest):
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
     """The last one is the user's; it may be empty where a constraint is given and rendered."""
     max_completion_tokens: int | None = Field(None, ge=1, le=MAX_CANVAS)
-    """The newer name of max_tokens; give one of them."""
-    logprobs: refused(False) = None  # type: ignore[valid-type]
-    top_logprobs: refused(0) = None  # type: ignore[valid-type]
+    """The newer name of max_tokens; where both are given they must be equal."""
+    logprobs: bool | None = None
+    """As in completions."""
+    top_logprobs: int | None = Field(None, ge=0, le=MAX_ALTERNATIVES)
+    """Alternatives beside each token: the chosen token alone is given. Needs logprobs."""
+    add_generation_prompt: refused(True) = None  # type: ignore[valid-type]
+    continue_final_message: refused(False) = None  # type: ignore[valid-type]
+    chat_template: refused() = None  # type: ignore[valid-type]
+    chat_template_kwargs: refused({}) = None  # type: ignore[valid-type]
     response_format: refused({"type": "text"}) = None  # type: ignore[valid-type]
     tools: refused([]) = None  # type: ignore[valid-type]
-    tool_choice: refused("none") = None  # type: ignore[valid-type]
-    parallel_tool_calls: refused() = None  # type: ignore[valid-type]
+    tool_choice: refused("none", "auto") = None  # type: ignore[valid-type]
+    parallel_tool_calls: refused(True, False) = None  # type: ignore[valid-type]
     functions: refused([]) = None  # type: ignore[valid-type]
     function_call: refused("none") = None  # type: ignore[valid-type]
     modalities: refused(["text"]) = None  # type: ignore[valid-type]
@@ -145,11 +198,7 @@ class ChatRequest(OpenAIRequest):
     reasoning_effort: refused("none") = None  # type: ignore[valid-type]
     verbosity: refused() = None  # type: ignore[valid-type]
     service_tier: refused("auto", "default") = None  # type: ignore[valid-type]
-    store: refused(False) = None  # type: ignore[valid-type]
-    metadata: refused({}) = None  # type: ignore[valid-type]
     web_search_options: refused() = None  # type: ignore[valid-type]
-    safety_identifier: refused() = None  # type: ignore[valid-type]
-    prompt_cache_key: refused() = None  # type: ignore[valid-type]
 
 
 class Details(Reply):
@@ -173,16 +222,38 @@ class OpenAIUsage(Reply):
     """Rows through the model, all choices together."""
 
 
+class TokenLogprob(Reply):
+    token: str
+    logprob: float
+    bytes: list[int] | None
+
+
+class ChosenLogprob(TokenLogprob):
+    top_logprobs: list[TokenLogprob]
+
+
+class ChatLogprobs(Reply):
+    content: list[ChosenLogprob]
+    refusal: None = None
+
+
+class CompletionLogprobs(Reply):
+    tokens: list[str]
+    token_logprobs: list[float]
+    top_logprobs: list[dict[str, float]] | None
+    text_offset: list[int]
+
+
 class OpenAIChoice(Reply):
     index: int
     finish_reason: Literal["stop", "length"] | None
-    logprobs: None = None
     astargate: Details | None = None
     """Verdict, ledger and gate; in a stream with the choice's last chunk."""
 
 
 class CompletionChoice(OpenAIChoice):
     text: str
+    logprobs: CompletionLogprobs | None = None
 
 
 class ReplyMessage(Reply):
@@ -193,6 +264,7 @@ class ReplyMessage(Reply):
 
 class ChatChoice(OpenAIChoice):
     message: ReplyMessage
+    logprobs: ChatLogprobs | None = None
 
 
 class OpenAIReply(Reply):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
@@ -26,6 +27,7 @@ from gate_models.offline.census.store import digest, load_census, write_compact,
 from gate_models.offline.census.tables import to_markdown
 from gate_models.offline.census.worker import _frozen_traces, _jobs, decode_items
 from gate_models.offline.runs.result_file import write_json
+from service.cli import app
 from tests.gate_models.checkpoint import save_tiny
 
 SETTINGS = CensusSettings(
@@ -255,7 +257,8 @@ def test_kill_9_and_resume_gives_the_identical_result(measured: Census, checkpoi
     process.send_signal(signal.SIGTERM)
     assert process.wait(600) in (0, 130)
 
-    subprocess.run(command(checkpoint, out), check=True, capture_output=True, timeout=900)
+    finished = CliRunner().invoke(app, command(checkpoint, out)[3:])
+    assert finished.exit_code == 0, finished.output
     assert {name: (out / "shards" / name / "cells.parquet").stat().st_mtime_ns for name in kept} == kept
     assert not list((out / "shards").glob(".*"))
     resumed = load_census(out)

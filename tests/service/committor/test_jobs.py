@@ -15,7 +15,7 @@ from service.storage.database import open_database
 from tests.service.process import error_of, wait_until
 
 KEYWORDS = {"type": "keywords", "keywords": ["dog", "ball"]}
-HORIZON = {"constraint": KEYWORDS, "horizon": True, "gen_length": 8, "rollouts": 10, "seed": 3}
+HORIZON = {"constraint": KEYWORDS, "horizon": True, "gen_length": 8, "rollouts": 6, "seed": 3}
 STATE = {"constraint": KEYWORDS, "state": {"fraction": 0.0}, "gen_length": 6, "rollouts": 2, "seed": 3}
 QUEUED = ("--committor-inline-rows", "0")
 LEASE = ("--lease-seconds", "600")

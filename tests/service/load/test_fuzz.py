@@ -159,8 +159,8 @@ def drawn(strategy, count):
 
 
 def sent(server, requests):
-    """Each (path, body) with its answer, sixteen at a time."""
-    with ThreadPoolExecutor(16) as pool:
+    """Each (path, body) with its answer, eight at a time."""
+    with ThreadPoolExecutor(8) as pool:
         replies = pool.map(lambda request: server.client.post(request[0], json=request[1]), requests)
         return list(zip(requests, replies, strict=True))
 
