@@ -14,7 +14,7 @@ from service.config.settings import Settings
 from service.generation.job import check_model
 from service.generation.prepare import Prepared, RecordedHorizons, prepare_canvas, reads_database
 from service.generation.request import CanvasRequest, FieldNames
-from service.http.errors import invalid
+from service.http.errors import ApiError, invalid
 from service.schemas.base import MAX_PROMPT_CHARACTERS
 from service.schemas.openai import ChatRequest, CompletionRequest, OpenAIRequest
 
