@@ -13,6 +13,7 @@ from decoding.policy.repair import Repair
 from decoding.records.ledger import Purpose
 from decoding.request.job import Job, Sampling
 from decoding.request.row_estimates import most_rows
+from decoding.request.template import Template
 from decoding.sampling.stability import NO_TAIL
 from decoding.sampling.tail_rule import TAIL_RULES
 from gate_models.offline.runs.trace_codec import decode_trace, encode_trace
@@ -111,3 +112,16 @@ def test_a_mended_text_that_fails_is_repaired(model: MiniModel) -> None:
         assert len(outcome.passes) == 3
         assert sum(stats.mending for stats in outcome.trace.steps) == PASSES
         assert outcome.trace.resumed[0].index > max(i for i, s in enumerate(outcome.trace.steps) if s.mending)
+
+
+def test_what_stands_around_blanks_is_left_alone(model: MiniModel) -> None:
+    canvas = Template.parse("a b [blank:6] c [blank:5] d").canvas(model.codec, model.spec)
+    policy = {"tail_width": 4, "tail_mend": PASSES}
+    shape = {"length": len(canvas.ids), "template": canvas, "sampling": Sampling(suppress_eos=True)}
+    one = job(model, preset="base", policy=policy, seed=2, **shape)
+    outcome = run(model, one)[0]
+    fixed = [at for at in range(len(canvas.ids)) if at not in canvas.open]
+    assert [outcome.tokens[at] for at in fixed] == [canvas.ids[at] for at in fixed]
+    looked = {at for stats in outcome.trace.steps if stats.mending for at in stats.positions}
+    assert looked <= set(canvas.open)
+    assert outcome.ledger.of(purpose="repair") == PASSES
