@@ -110,7 +110,7 @@ def test_constraint_catalogue(server):
 
 def test_gates_and_models(server):
     cuts = shipped_cuts()
-    listed = server.client.get("/v1/gates").json()
+    listed = server.client.get("/v1/gates?evidence=true").json()
     gates = listed["data"]
     assert [(g["family"], g["source"], g["fraction"]) for g in gates[: len(cuts)]] == [
         (cut.regime.family, "constant", cut.fraction) for cut in cuts
