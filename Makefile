@@ -10,9 +10,12 @@ EXTRAS ?= test,dev
 COMMA := ,
 # Exact versions with their hashes. LISTS= (empty) takes whatever files the package index has of these versions.
 LISTS ?= $(wildcard $(patsubst %,deploy/requirements/%.txt,server $(subst $(COMMA), ,$(EXTRAS))))
+SERVER_LIST := $(filter %/server.txt,$(LISTS))
+EXTRA_LISTS := $(filter-out $(SERVER_LIST),$(LISTS))
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
+SERVING := $(VENV)/.serving
 STAMP := $(VENV)/.installed
 # A module's tests stay on one worker: what they share is made once.
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadscope --no-loadscope-reorder
@@ -27,10 +30,11 @@ SDK_SOURCE := $(if $(SDK),clients/python/src/astargate_client clients/python/gen
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-install: $(STAMP) ## Create .venv and install everything (a second run does nothing and needs no network)
-
-serve: $(STAMP) ## Start the service (HOST, PORT, MODEL)
+serve: $(SERVING) ## Install what serving needs and start the service (HOST, PORT, MODEL)
+	@echo "starting: some seconds until the three last lines"
 	$(BIN)/astargate serve --host $(HOST) --port $(PORT) --model $(MODEL)
+
+install: $(STAMP) ## Create .venv and install the tools of tests and checks too (a second run needs no network)
 
 test: $(STAMP) ## Run the test suite on every core (WORKERS=0: in one process; PYTEST_ARGS="-m 'not slow'" and the like)
 	$(PYTEST) $(PYTEST_ARGS)
@@ -75,14 +79,26 @@ clean: ## Remove build outputs and caches (keeps .venv)
 # pip is the last thing that venv writes: an interrupted creation is started again.
 $(BIN)/pip:
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed: make PYTHON=python3.12 ...") if sys.version_info < (3, 11) else None'
-	$(PYTHON) -m venv $(VENV)
+	@echo "making $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
 
 # torch has no hash: its build is chosen at the installation, and its index by pip's own configuration. It goes before the
 # project: a range met in the middle of a resolution may pick another, far larger build.
-$(STAMP): pyproject.toml constraints.txt $(LISTS) $(SDK) | $(BIN)/pip
-	$(if $(LISTS),$(PIP) install --require-hashes --no-deps $(LISTS:%=--requirement %))
+$(SERVING): pyproject.toml constraints.txt $(SERVER_LIST) $(SDK) | $(BIN)/pip
+	@echo "installing into $(VENV) what serving needs, once: minutes, according to the network"
+	$(if $(SERVER_LIST),@echo "the libraries (deploy/requirements/server.txt)")
+	$(if $(SERVER_LIST),$(PIP) install --require-hashes --no-deps $(SERVER_LIST:%=--requirement %))
+	@echo "torch, the largest"
 	$(PIP) install --constraint constraints.txt torch
-	$(PIP) install --constraint constraints.txt $(if $(LISTS),--no-build-isolation) \
-	  --editable '.[$(EXTRAS)]' $(if $(SDK),--editable './clients/python[plot]')
+	@echo "astargate$(if $(SDK), and its client)"
+	$(PIP) install --constraint constraints.txt $(if $(SERVER_LIST),--no-build-isolation) \
+	  --editable . $(if $(SDK),--editable './clients/python[plot]')
+	$(PIP) check
+	@touch $@
+
+$(STAMP): $(SERVING) $(EXTRA_LISTS)
+	@echo "installing the tools of $(EXTRAS)"
+	$(if $(EXTRA_LISTS),$(PIP) install --require-hashes --no-deps $(EXTRA_LISTS:%=--requirement %))
+	$(PIP) install --constraint constraints.txt $(if $(SERVER_LIST),--no-build-isolation) --editable '.[$(EXTRAS)]'
 	$(PIP) check
 	@touch $@

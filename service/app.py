@@ -13,7 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from service.config.settings import Settings
 from service.config.version import package_version
-from service.http import errors
+from service.http import answers
 from service.http.auth import Guard
 from service.http.body import BodyLimit, Inflated
 from service.http.caller_limits import CallerLimits
@@ -28,10 +28,10 @@ from service.routes import (
     gate_audits,
     gates,
     generate,
-    health,
-    metrics,
     openai_text,
+    operations,
     playground,
+    tokenize,
 )
 from service.schemas.generate import CanvasEvent, HandoffEvent, ReopenEventReply, StepEventReply
 
@@ -99,7 +99,7 @@ def build_app(settings: Settings) -> FastAPI:
         telemetry=_telemetry(settings),
     )
     app.state.service = service
-    errors.install(app)
+    answers.install(app)
     app.add_middleware(HeadAsGet)
     app.add_middleware(Inflated, limit=settings.max_body_bytes)
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes, seconds=settings.body_seconds)
@@ -121,9 +121,9 @@ def build_app(settings: Settings) -> FastAPI:
     if settings.hosts:
         app.add_middleware(AllowedHosts, hosts=settings.hosts)
     app.add_middleware(RequestContext)
-    for module in (generate, openai_text, committor, catalogue, gates, gate_audits):
+    for module in (generate, openai_text, committor, catalogue, gates, gate_audits, tokenize):
         app.include_router(module.router, responses=examples.errors(401, 403))
-    for module in (health, metrics, docs, playground):
+    for module in (operations, docs, playground):
         app.include_router(module.router)
     docs.mount(app)
     playground.mount(app)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from service.commands import generate, key, models, random_model, savings, serve
+from service.commands import key, models, random_model, savings, serve
 from service.commands.offline import (
     adapt,
     bench,
@@ -23,6 +23,7 @@ from service.commands.offline import (
     train,
 )
 from service.commands.options import Command
+from service.commands.run import command as run_command
 from service.config.version import package_version
 
 SERVING: Final = "Serve and use"
@@ -70,8 +71,8 @@ def root(
 
 
 app.command("serve", rich_help_panel=SERVING)(serve.run)
-app.command("generate", cls=Command, rich_help_panel=SERVING)(generate.run)
-app.command("models", rich_help_panel=SERVING)(models.run)
+app.command("run", cls=Command, rich_help_panel=SERVING)(run_command.run)
+app.add_typer(models.app, name="models", rich_help_panel=SERVING)
 app.add_typer(key.app, name="key", rich_help_panel=SERVING)
 
 app.command("adapt", cls=Command, rich_help_panel=GATES)(adapt.run)
@@ -97,7 +98,8 @@ app.command("sizing", rich_help_panel=SERVING)(bench.sizing)
 app.command("build-prompts", rich_help_panel=BUILDING)(card.build_prompts)
 app.command("card", rich_help_panel=BUILDING)(card.run)
 
-# Earlier names of commands that stand in a group today.
+# Other and earlier names of commands.
+app.command("generate", cls=Command, hidden=True)(run_command.run)
 app.command("census-report", cls=Command, hidden=True)(census.report)
 app.command("census-ofat", cls=Command, hidden=True)(census.one_factor)
 app.command("repair-census", cls=Command, hidden=True)(repair.run)

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from opentelemetry import trace
 
+from decoding.constraints import warm_up
 from decoding.engine.handle import DecodingError, Handle
 from decoding.engine.scheduler import QueueFullError
 from service.backend import backend
@@ -28,7 +29,8 @@ from service.http.disconnect import StreamEndedError, until
 from service.http.errors import ApiError, draining, not_ready
 from service.metrics.recorder import Metrics
 from service.shadow_audit.audit import Shadow
-from service.storage.database import DatabaseError, open_database
+from service.storage.database import open_database
+from service.storage.errors import DatabaseError
 from service.workers import WorkerLane, Workers
 
 logger = logging.getLogger(__name__)
@@ -108,6 +110,7 @@ class Service:
 
     async def load(self) -> None:
         """Load the model on a separate thread, so that a shutdown need not wait for it."""
+        logger.info("loading model %s", self.settings.model)
         loop = asyncio.get_running_loop()
         self._bridge = Bridge(loop)
         loaded: asyncio.Future[tuple[Backend, JobWorker, Shadow]] = loop.create_future()
@@ -123,6 +126,7 @@ class Service:
         def run() -> None:
             result: tuple[Backend, JobWorker, Shadow] | Exception
             try:
+                warm_up()
                 database = open_database(self.settings.database)
                 held = backend.load(self.settings, observer=self.metrics, on_update=self._bridge.on_update)
                 jobs = JobWorker(self.settings, database, held, self.metrics)

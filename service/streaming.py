@@ -24,8 +24,8 @@ from service.backend.backend import Backend
 from service.generation import replies
 from service.generation.generation import Generation
 from service.generation.prepare import Prepared
+from service.http.answers import answer_to
 from service.http.disconnect import ClientGoneError, StreamEndedError, unless_gone
-from service.http.errors import answer_to
 from service.lifecycle import Service
 from service.schemas.generate import CanvasEvent, HandoffEvent, ReopenEventReply, Sample, StepEventReply
 
@@ -92,7 +92,7 @@ class EventStream(Response):
         samples = [view.sample for view in views if view.sample is not None]
         outcomes = [view.handle.result() for view in views]
         done = replies.summary(self.prepared, samples, outcomes, self.backend.model)
-        return sse("done", done.model_dump_json())
+        return sse("done", replies.written(done, self.prepared.form))
 
 
 def _new_events(views: Sequence[SampleView]) -> bytes:
@@ -143,7 +143,7 @@ class SampleView:
         sent = len(outcome.passes) > 1 or outcome.handoff_step == self._last_handoff
         return [
             *([] if sent else self._handoff(outcome.handoff_step, outcome.handoff_masked)),
-            sse("sample", sample.model_dump_json()),
+            sse("sample", replies.written(sample, self.stream.prepared.form)),
         ]
 
     def _finish(self, outcome: DecodingResult) -> Sample:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from importlinter import api
 from importlinter.application import rendering, use_cases
 from importlinter.application.user_options import UserOptions
@@ -119,6 +120,9 @@ def test_every_import_is_a_declared_dependency() -> None:
         optional = declared | requirement_names(project["optional-dependencies"][extra])
         assert undeclared_imports([ROOT / path], set(PACKAGES), optional) == []
     always = [path for path in python_files(*PACKAGES) if relative(path) not in OPTIONAL]
+    sending = ROOT / "service" / "commands" / "run" / "remote.py"  # with the client, where that is installed
+    always.remove(sending)
+    assert undeclared_imports([sending], {*PACKAGES, "astargate_client"}, declared) == []
     assert undeclared_imports(always, set(PACKAGES), declared) == []
 
 
@@ -199,3 +203,38 @@ def test_ci_script_can_be_run() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     subprocess.run(["bash", "-n", str(script)], check=True)
+
+
+# Releases
+
+
+def test_server_client_and_citation_have_one_version_that_the_changelog_knows() -> None:
+    version = configuration()["project"]["version"]
+    assert client_configuration()["project"]["version"] == version
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == version
+    assert f"## {version}\n" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_the_citation_names_the_paper_as_the_readme_does() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    paper = citation["preferred-citation"]
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert paper["title"] in readme
+    for author in paper["authors"]:
+        assert f"{author['given-names']} {author['family-names']}" in readme
+    for key in ("cff-version", "message", "title", "authors"):
+        assert citation[key]
+
+
+def test_issue_forms_ask_for_what_is_needed() -> None:
+    forms = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+    assert len(forms) == 3
+    for form in forms:
+        content = yaml.safe_load(form.read_text(encoding="utf-8"))
+        if form.name == "config.yml":
+            continue
+        assert {"name", "description", "body"} <= content.keys()
+        fields = [part["id"] for part in content["body"]]
+        assert len(fields) == len(set(fields)) > 0
+        assert any(part.get("validations", {}).get("required") for part in content["body"])

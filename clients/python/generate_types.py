@@ -30,7 +30,7 @@ DOCUMENT = HERE.parents[1] / "service" / "openapi.json"
 TARGET = HERE / "src" / "astargate_client" / "wire"
 PACKAGE = "astargate_client"
 
-NOT_COVERED: Final = ("/v1/completions", "/v1/chat/", "/metrics")
+NOT_COVERED: Final = ("/v1/completions", "/v1/chat/", "/metrics", "/tokenize", "/detokenize")
 """Paths that this client leaves to others (the `openai` package, Prometheus)."""
 RENAMED: Final[Mapping[str, str]] = {
     "StepEventReply": "StepEvent",
@@ -46,7 +46,7 @@ RENAMED: Final[Mapping[str, str]] = {
 }
 """Server's name -> the client's, where the server's says what the client's user need not know."""
 GIVEN_APART: Final[Mapping[str, tuple[str, ...]]] = {
-    "GenerateRequest": ("prompt", "stream"),
+    "GenerateRequest": ("prompt", "stream", "detail", "nulls"),
     "CommittorRequest": ("prompt", "state"),
     "PolicyRequest": ("preset", "gate"),
     "GateRequest": ("source",),

@@ -22,6 +22,7 @@ from decoding.constraints.general import sizes, labels, predicates  # noqa: F401
 from decoding.constraints.base import fields
 from decoding.constraints.compose.all_of import MAX_DEPTH, Composition
 from decoding.constraints.paper.sentiment import Sentiment, SentimentScorer, shipped_sentiment
+from decoding.constraints.text.suggestion import suggestion
 from decoding.constraints.text.words import treebank_tokens
 
 FAMILIES: Final[tuple[str, ...]] = (
@@ -58,7 +59,9 @@ def _parsed(spec: Mapping[str, Any], scorers: Scorers | None, depth: int) -> Con
     for name in spec:
         if name != "type" and name not in names:
             known = ", ".join(names) or "none"
-            raise ConstraintError(str(name)[:80], f"is no field of {cls.type}; its fields: {known}")
+            raise ConstraintError(
+                str(name)[:80], f"is no field of {cls.type}; its fields: {known}{suggestion(name, names)}"
+            )
     for name, field in names.items():
         if name not in spec and field.default is dataclasses.MISSING:
             raise ConstraintError(name, f"is missing; {cls.type} needs it")

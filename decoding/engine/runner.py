@@ -130,8 +130,9 @@ class Runner:
         kept = None if request.mending else request.kept
         rows = [_Row(request, "conditional", prompt + canvas, len(prompt), scored, kept)]
         if request.phase == "guided":
-            hidden = self.model.spec.unconditional_prompt(prompt)
-            rows.append(_Row(request, "unconditional", hidden + canvas, len(prompt), scored, kept))
+            negative = request.job.negative_ids
+            hidden = self.model.spec.unconditional_prompt(prompt) if negative is None else list(negative)
+            rows.append(_Row(request, "unconditional", hidden + canvas, len(hidden), scored, kept))
         return rows
 
     def _padded(self, row: _Row) -> int:

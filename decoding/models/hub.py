@@ -6,9 +6,6 @@ import re
 from pathlib import Path
 from typing import Final
 
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
 from decoding.models.checkpoint import CheckpointError
 
 FILES: Final = ("*.safetensors", "*.json", "*.jinja", "merges.txt")
@@ -28,6 +25,9 @@ def local_folder(name_or_path: str) -> Path:
     """
     if not is_hub_id(name_or_path):
         return Path(name_or_path)
+    from huggingface_hub import snapshot_download  # noqa: PLC0415  (half a second that a local folder does not need)
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError  # noqa: PLC0415
+
     repository, _, revision = name_or_path.partition("@")
     try:
         return Path(snapshot_download(repository, revision=revision or None, allow_patterns=list(FILES)))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from decoding.models.generation import GenerationConfig
 
+if TYPE_CHECKING:  # a request is checked by programs that load no model
+    import torch
+    from torch import Tensor
+
 ReuseMode = Literal["prefix", "dual"]
-Layers = list[tuple[Tensor, Tensor]]
+Layers = list[tuple["Tensor", "Tensor"]]
 """Keys and values of every layer, [1, heads, S, head_dim] each, ready to be attended to."""
 
 

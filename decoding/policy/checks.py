@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decoding.constraints.text.suggestion import suggestion
+
 
 class PolicyError(ValueError):
     """A policy that cannot be; `param` is the dotted path of the field at fault."""
@@ -26,4 +28,4 @@ def whole(param: str, value: object, minimum: int = 1) -> None:
 def one_of(param: str, value: object, allowed: tuple[str, ...]) -> None:
     """Raise unless `value` is one of `allowed`."""
     if value not in allowed:
-        raise PolicyError(param, f"must be one of: {', '.join(allowed)}")
+        raise PolicyError(param, f"must be one of: {', '.join(allowed)}{suggestion(value, allowed)}")

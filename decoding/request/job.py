@@ -98,6 +98,8 @@ class Job:
     """Fixed texts around blanks; the blanks alone are decoded. None: the whole canvas is."""
     family: str | None = None
     constraint: dict[str, object] | None = None
+    negative_ids: tuple[int, ...] | None = None
+    """What the unconditional branch reads in place of the masked prompt (a templated negative prompt)."""
     purpose: Purpose = "generate"
     priority: Priority = "interactive"
     record: RecordLevel = "commits"
@@ -200,11 +202,11 @@ class Job:
 
 
 def regime_of(job: Job, model_hash: str) -> Regime:
-    """The regime that a job asks a gate for."""
+    """The regime that a job asks a gate for. With a negative prompt it is no family's: none was audited so."""
     policy = job.policy
     return Regime(
         model_hash=model_hash,
-        family=job.family,
+        family=None if job.negative_ids is not None else job.family,
         guidance_scale=policy.guidance_scale,
         steps=job.steps,
         gen_length=job.open_length,

@@ -31,10 +31,11 @@ def check_job(job: Job, spec: ModelSpec, *, invariant: bool = False, canvas_fiel
     Errors call the canvas length `canvas_field`.
     """
     check_shape(job.gen_length, job.steps, job.block_length, spec, canvas_field)
-    if len(job.prompt_ids) > spec.max_prompt:
-        raise JobError("prompt", f"has {len(job.prompt_ids)} tokens; model {spec.name} takes at most {spec.max_prompt}")
-    if any(not 0 <= i < spec.vocab_size for i in job.prompt_ids):
-        raise JobError("prompt", "holds a token id outside the vocabulary")
+    for name, ids in (("prompt", job.prompt_ids), ("negative_prompt", job.negative_ids or ())):
+        if len(ids) > spec.max_prompt:
+            raise JobError(name, f"has {len(ids)} tokens; model {spec.name} takes at most {spec.max_prompt}")
+        if any(not 0 <= i < spec.vocab_size for i in ids):
+            raise JobError(name, "holds a token id outside the vocabulary")
     for policy in (job.policy, *(attempt.policy for attempt in job.attempts)):
         if job.template is not None:
             break  # the seed may have drawn fewer positions than a width

@@ -9,14 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:  # names of orders are read where no tensor is
+    from torch import Tensor
 
-from decoding.sampling.kernel import Candidates
 
-ScoreFunction = Callable[[Candidates, Tensor], Tensor]
+class Candidates(Protocol):
+    """What an order may read of the candidates of M positions; `kernel.Candidates` has it, [M] each."""
+
+    @property
+    def probability(self) -> Tensor: ...
+    @property
+    def margin(self) -> Tensor: ...
+    @property
+    def entropy(self) -> Tensor: ...
+    @property
+    def conditional(self) -> Tensor: ...
+    @property
+    def boost(self) -> Tensor: ...
+
+
+ScoreFunction = Callable[[Candidates, "Tensor"], "Tensor"]
 """(candidates of M positions, order uniforms [M]) -> scores [M]."""
 CONFIDENCE: Final = "confidence"
 """The order that ranks by the request's kind of confidence, guided or not."""
@@ -148,7 +162,7 @@ def ranked(scores: Tensor, positions: Tensor) -> Tensor:
 
 def reached_first(ranked_confidence: Tensor, threshold: float) -> Tensor:
     """Indices that bring candidates of at least `threshold` confidence to the front, each group in its rank order."""
-    return (ranked_confidence < threshold).to(torch.int8).argsort(stable=True)
+    return (ranked_confidence < threshold).char().argsort(stable=True)
 
 
 def commit_count(
@@ -162,5 +176,5 @@ def commit_count(
     limit = min(quota, available)
     if threshold is None or limit <= minimum:
         return limit
-    reached = int((ranked_confidence[:limit] >= threshold).to(torch.int64).cumprod(0).sum())
+    reached = int((ranked_confidence[:limit] >= threshold).long().cumprod(0).sum())
     return max(minimum, reached)

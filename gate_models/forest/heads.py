@@ -16,15 +16,13 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gate_models.forest.flat import FlatForest
+from gate_models.forest.terciles import TERCILES, bins
 
 TREES: Final = 400
 MIN_LEAF: Final = 5
 SHIFT: Final = 0.02
 """Added to the regressed horizon before binning: releasing guidance early is the costlier error."""
-TAU: Final = 0.6
-"""Confidence of the fate head from which `policy` may depart from the constant cut."""
 FOLDS: Final = 5
-TERCILES: Final = (1 / 3, 2 / 3)
 
 
 class FateHeadEstimator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -123,9 +121,3 @@ class OrdinalHead(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         """The forest compiled, without the shift."""
         check_is_fitted(self)
         return FlatForest.of(self.forest_)
-
-
-def bins(horizons: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Tercile of each horizon [n]: up to the first edge, up to the second, above it. An edge belongs below."""
-    terciles: NDArray[np.int64] = np.searchsorted(edges[:2], horizons, side="left")
-    return terciles

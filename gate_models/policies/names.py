@@ -9,7 +9,7 @@ from typing import Any, Final
 from decoding.gates.builtin import BuiltinGates, NeverGate
 from decoding.gates.protocol import Gate, Regime
 from decoding.policy.checks import PolicyError
-from decoding.policy.decoding_policy import DecodingPolicy
+from decoding.policy.decoding_policy import PRESETS, DecodingPolicy
 from decoding.policy.gate import GateSettings
 from decoding.policy.presets import resolve_policy
 from decoding.policy.repair import Repair
@@ -64,50 +64,81 @@ class NamedPolicy:
     """Best of so many: independent attempts, until one satisfies its constraint."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a name says: nothing that it leaves open."""
+
+    preset: str
+    given: dict[str, Any]
+    """Fields of a policy; `gate` where the name says one."""
+    gate: GateSettings | None
+    attempts: int
+
+
 def parse_policy(name: str, guidance_scale: float | None = None) -> NamedPolicy:
     """The policy that `name` stands for. Raises `ValueError` that says what is wrong with it."""
-    head, *options = name.split(":")
-    given: dict[str, Any] = {}
-    preset, setting = head, GateSettings("never")
     try:
-        if head in _NUMBERED:
-            value = _number(name, head, options)
-            preset = _NUMBERED[head]
-            setting = (
-                GateSettings("drained", threshold=value)
-                if head == "drained"
-                else GateSettings("fraction", fraction=value)
-            )
-            given["gate"] = setting
-        if (by_family := _by_family(head, options)) is not None:
-            preset, setting = "handoff", by_family
-            given["gate"] = setting
-        if head == "auto" and options:
-            given["budget_rows"] = int(_number(name, head, options))
-        if guidance_scale is not None and preset != "base":
-            given["guidance_scale"] = guidance_scale
-        attempts = 1
-        for option in options:
-            if best := re.fullmatch(r"best(\d+)", option):
-                attempts = max(1, int(best[1]))
-            else:
-                given |= _option(option, preset)
-        if "recheck" in given:
-            setting = replace(setting, recheck=given.pop("recheck"))
-            given["gate"] = setting
-        if "boost_threshold" in given:
-            given.setdefault("guided_width", BOOSTED_WIDTH)
-        if preset in ("handoff", "parallel_tail"):
+        read = read_name(name)
+        given = dict(read.given)
+        if guidance_scale is not None and read.preset != "base":
+            given.setdefault("guidance_scale", guidance_scale)
+        if read.preset in ("handoff", "parallel_tail"):
             # A study tells what a gate does: where it serves nothing, nothing is saved.
             given["on_fallback"] = "full_cfg"
-        policy = resolve_policy(preset, given)
+        policy = resolve_policy(read.preset, given)
     except PolicyError as error:
         raise ValueError(f"policy {name!r}: {error.param} {error}") from None
     except ValueError as error:
         raise ValueError(
             str(error) if name in str(error) else f"policy {name!r}: {error}; policies are {HELP}"
         ) from None
-    return NamedPolicy(name, policy, _gate(setting), attempts)
+    return NamedPolicy(name, policy, _gate(read.gate or GateSettings("never")), read.attempts)
+
+
+def read_name(name: str, *, number_needed: bool = True) -> Reading:
+    """The parts of `name`. Raises `ValueError` for an option that there is none of, and `PolicyError` for a number out
+    of bounds.
+
+    `number_needed`: `handoff`, `parallel_tail` and `drained` want their number, as in a study; else their gate is left
+    open.
+    """
+    head, *options = name.split(":")
+    given: dict[str, Any] = {}
+    preset, setting = head, None
+    if head in _NUMBERED:
+        preset = _NUMBERED[head]
+        if number_needed or (options and _NUMBER.fullmatch(options[0])):
+            value = _number(name, head, options)
+            setting = (
+                GateSettings("drained", threshold=value)
+                if head == "drained"
+                else GateSettings("fraction", fraction=value)
+            )
+        elif head == "drained":
+            setting = GateSettings("drained")
+    if (by_family := _by_family(head, options)) is not None:
+        preset, setting = "handoff", by_family
+    if head == "auto" and options:
+        given["budget_rows"] = int(_number(name, head, options))
+    attempts = 1
+    for option in options:
+        if best := re.fullmatch(r"best(\d+)", option):
+            attempts = max(1, int(best[1]))
+        else:
+            given |= _option(option, preset)
+    if "recheck" in given:
+        setting = replace(setting or GateSettings("never"), recheck=given.pop("recheck"))
+    if "boost_threshold" in given:
+        given.setdefault("guided_width", BOOSTED_WIDTH)
+    if setting is not None:
+        given["gate"] = setting
+    return Reading(preset, given, setting, attempts)
+
+
+def heads() -> tuple[str, ...]:
+    """What a name may begin with."""
+    short = (facts.short_name for facts in SOURCES.values())
+    return tuple(dict.fromkeys([*PRESETS, *_NUMBERED, *(name for name in short if name)]))
 
 
 def _by_family(head: str, options: list[str]) -> GateSettings | None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from decoding.constraints import warm_up
 from decoding.engine.engine import Engine
 from decoding.engine.handle import Handle
 from decoding.engine.observer import Observer
@@ -69,7 +68,6 @@ def load(
         model.spec = replace(model.spec, generation=GenerationConfig())
     check_generation(model.spec)
     try_out(model, invariant=settings.batch_invariant)
-    warm_up()
     engine = Engine(
         model,
         runner=Runner(model, invariant=settings.batch_invariant),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from service.commands.generate import GenerateOptions
+from service.commands.run.options import RunOptions
 
 Route = Literal["generate", "completions", "chat"]
 ABOUT: Final = "Write one sentence about a dog."
@@ -38,8 +38,8 @@ class RequestKind:
 
 WRITE: Final = {"prompt": "Write one sentence."}
 COMMAND_LINE: Final = {
-    "": GenerateOptions().body(ABOUT),
-    ", keywords, T 0": GenerateOptions(keywords="dog,ball", temperature=0.0).body(""),
+    "": RunOptions().body(ABOUT),
+    ", keywords, T 0": RunOptions(keywords="dog,ball", temperature=0.0).body(""),
 }
 UNCONSTRAINED: Final = (
     RequestKind("no constraint"),

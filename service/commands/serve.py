@@ -20,16 +20,22 @@ PANELS: Final[Mapping[str, str]] = {
     "model": "Model and engine",
     "max_queued_rows": "Limits of a request",
     "drain_seconds": "Connections and logs",
+    "traces": "Traces",
     "database": "Committor jobs",
     "audit_share": "Shadow audit",
     "background_rows": "Background work",
     "api_keys_file": "API keys",
+    "key_concurrency": "Limits of an API key",
+    "protect_metrics": "Pages that ask for a key",
 }
 """Headings of the help by the first setting under each."""
 
 
 def run(**given: Any) -> None:
-    """Start the HTTP service."""
+    """Start the HTTP service.
+
+    Every option can be set in the environment too, --max-rows as ASTARGATE_MAX_ROWS; the command line goes first.
+    """
     try:
         settings = Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
@@ -52,7 +58,7 @@ def _options() -> list[inspect.Parameter]:
             continue
         shown = "" if field.default is None else f" (default: {field.default})"
         info = typer.Option(
-            help=literal(f"{field.description}{shown} (environment: ASTARGATE_{name.upper()})"),
+            help=literal(f"{field.description}{shown}"),
             show_default=False,
             rich_help_panel=panel,
         )

@@ -19,7 +19,8 @@ from decoding.gates.protocol import Decision, GateResolution, GateView, Regime
 from decoding.request.job import Job
 from service.committor.tables import HORIZON_COLUMNS, HORIZONS, HorizonRecord, newest_first
 from service.generation.repair_anchor import PeakChoice
-from service.storage.database import Database, DatabaseError, storable
+from service.storage.database import Database, storable
+from service.storage.errors import DatabaseError
 
 NOT_IN_A_SETTING: Final = ("preset", "gate", "on_fallback", "repair", "budget_rows")
 """Policy fields that do not change how a text is decoded once its handoff step is fixed."""

@@ -24,7 +24,7 @@ from gate_models.committor.horizon import freeze_states, record_job
 from service.committor.plan import LABEL, CommittorPlan
 from service.committor.store import JobStore
 from service.committor.tables import JobRecord, RolloutRecord
-from service.storage.database import DatabaseError
+from service.storage.errors import DatabaseError
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -30,7 +30,8 @@ from service.config.settings import Settings
 from service.http.errors import ApiError, invalid
 from service.metrics.recorder import Metrics
 from service.schemas.committor import CommittorRequest
-from service.storage.database import Database, DatabaseError
+from service.storage.database import Database
+from service.storage.errors import DatabaseError
 from service.storage.leases import LeaseLostError
 
 logger = logging.getLogger(__name__)

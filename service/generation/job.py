@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from decoding.constraints import FAMILIES, Constraint, parse
@@ -40,19 +41,18 @@ def job_of(request: CanvasRequest, model: DenoisingModel, settings: Settings) ->
     canvas, template = _canvas(request, constraint, model)
     _check_size(request, canvas.gen_length, settings)
     check_shape(canvas.gen_length, canvas.steps, canvas.block_length, model.spec, request.names.gen_length)
-    generation = _defaults(request.policy, model.spec)
+    generation = _defaults(request.policy, model.spec.generation)
     open_length = canvas.gen_length if template is None else len(template.open)
-    policy = resolve_policy(
-        None if request.policy is None else request.policy.preset,
-        _given(request.policy),
-        defaults=policy_defaults(generation.policy),
-        gen_length=open_length,
-        canvas_field=request.names.gen_length if template is None else "the number of blank tokens",
+    policy = policy_of(
+        request,
+        model.spec.generation,
+        open_length,
+        request.names.gen_length if template is None else "the number of blank tokens",
     )
-    _check_used(request, policy)
     return Job(
         noise=NoiseKey(_seed(request)),
         prompt_ids=_prompt_ids(request, constraint, model),
+        negative_ids=_negative_ids(request, model),
         gen_length=canvas.gen_length,
         steps=canvas.steps,
         policy=policy,
@@ -71,6 +71,26 @@ def job_of(request: CanvasRequest, model: DenoisingModel, settings: Settings) ->
         predicate=constraint,
         deadline=deadline_of(request.deadline_s, request.arrived, settings),
     )
+
+
+def policy_of(
+    request: CanvasRequest, generation: GenerationConfig, gen_length: int | None, canvas_field: str = ""
+) -> DecodingPolicy:
+    """The policy that is asked for, of a model with the defaults `generation`, on `gen_length` open positions.
+
+    Errors call these `canvas_field`, or as the request does.
+
+    Raises `PolicyError`, or `ApiError` for what the client set and nothing reads.
+    """
+    policy = resolve_policy(
+        None if request.policy is None else request.policy.preset,
+        _given(request.policy),
+        defaults=policy_defaults(_defaults(request.policy, generation).policy),
+        gen_length=gen_length,
+        canvas_field=canvas_field or request.names.gen_length,
+    )
+    _check_used(request, policy)
+    return policy
 
 
 def _canvas(
@@ -115,10 +135,10 @@ def _check_size(request: CanvasRequest, gen_length: int, settings: Settings) -> 
         )
 
 
-def _defaults(policy: PolicyRequest | None, spec: ModelSpec) -> GenerationConfig:
+def _defaults(policy: PolicyRequest | None, generation: GenerationConfig) -> GenerationConfig:
     """Where open fields come from: the model, or the paper's plain guidance where the client asks for that."""
     paper = policy is not None and policy.defaults == "paper"
-    return GenerationConfig() if paper else spec.generation
+    return GenerationConfig() if paper else generation
 
 
 def _given(policy: PolicyRequest | None) -> dict[str, Any]:
@@ -143,6 +163,10 @@ def _check_used(request: CanvasRequest, policy: DecodingPolicy) -> None:
         raise invalid("render_constraint", "is not used without a constraint; leave it out")
     if request.confidence is not None and policy.order == "random":
         raise invalid("confidence", "is not used with policy.order 'random'; leave it out")
+    if request.negative_prompt is not None and policy.preset == "base":
+        raise invalid("negative_prompt", "is not used by preset 'base', which never guides; leave it out")
+    if request.negative_prompt is not None and not request.negative_prompt.strip():
+        raise invalid("negative_prompt", "is empty; leave it out to guide away from the masked prompt")
 
 
 def _seed(request: CanvasRequest) -> int:
@@ -153,22 +177,38 @@ def _seed(request: CanvasRequest) -> int:
     return seed
 
 
-def _prompt_ids(request: CanvasRequest, constraint: Constraint | None, model: DenoisingModel) -> tuple[int, ...]:
-    """Ids of the prompt and the constraint's instruction, in the model's template."""
-    name, spec = request.names.prompt, model.spec
+def check_prompt(request: CanvasRequest, constraint: Constraint | None) -> list[str]:
+    """The parts of what the model is asked for: the prompt, the constraint's instruction. There must be one."""
     parts = [request.prompt] if request.prompt.strip() else []
     if constraint is not None and request.render_constraint is not False:
         parts.append(constraint.instruction())
     if not parts:
         hint = "set render_constraint to true, or" if constraint is not None else "give a constraint, or"
-        raise invalid(name, f"is empty; {hint} say what to write")
-    text = " ".join(parts)
+        raise invalid(request.names.prompt, f"is empty; {hint} say what to write")
+    return parts
+
+
+def _prompt_ids(request: CanvasRequest, constraint: Constraint | None, model: DenoisingModel) -> tuple[int, ...]:
+    """Ids of the prompt and the constraint's instruction, in the model's template."""
+    name = request.names.prompt
+    parts = check_prompt(request, constraint)
+    return _encoded(name, " ".join(parts), request.history, model)
+
+
+def _negative_ids(request: CanvasRequest, model: DenoisingModel) -> tuple[int, ...] | None:
+    """Ids of the negative prompt, in the model's template."""
+    text = request.negative_prompt
+    return None if text is None else _encoded("negative_prompt", text, None, model)
+
+
+def _encoded(name: str, text: str, history: Sequence[tuple[str, str]] | None, model: DenoisingModel) -> tuple[int, ...]:
+    """Ids of a prompt after `history`; errors call it `name`."""
+    spec = model.spec
     try:
-        "".join([text, *(content for _, content in request.history or ())]).encode()
-        if request.history is None:
-            ids = model.codec.encode_prompt(text)
-        else:
-            ids = model.codec.encode_chat([*request.history, ("user", text)])
+        "".join([text, *(content for _, content in history or ())]).encode()
+        ids = (
+            model.codec.encode_prompt(text) if history is None else model.codec.encode_chat([*history, ("user", text)])
+        )
     except UnicodeEncodeError:  # JSON can hold a lone surrogate
         raise invalid(name, "is not valid Unicode text") from None
     except ValueError as error:
@@ -176,6 +216,13 @@ def _prompt_ids(request: CanvasRequest, constraint: Constraint | None, model: De
     if len(ids) > spec.max_prompt:
         raise invalid(name, f"has {len(ids)} tokens; model {spec.name} takes at most {spec.max_prompt}")
     return tuple(ids)
+
+
+def check_model(named: str | None, spec: ModelSpec) -> None:
+    """Raise a 404 `ApiError` where a request names another model than the one that is served."""
+    if named is not None and named not in (spec.name, spec.hash):
+        message = f"this server does not serve that model; it serves '{spec.name}'"
+        raise ApiError(404, message, code="model_not_found", param="model")
 
 
 def deadline_of(seconds: float | None, arrived: float | None, settings: Settings) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from decoding.constraints import Constraint
 from decoding.gates.builtin import NeverGate
@@ -18,12 +18,12 @@ from gate_models.gates.sources import SOURCES, watched_sources
 from gate_models.policies.cascade import affordable, resolve_attempt_gates, shipped_cascades, within_budget
 from service.config.settings import Settings
 from service.generation.fallback import FallbackCode, code_of, fallen_back
-from service.generation.job import check_request, job_of
+from service.generation.job import check_model, check_request, job_of
 from service.generation.repair_anchor import NOWHERE, PeakChoice, asks_for_peak, at_peak
 from service.generation.request import CanvasRequest, FieldNames
 from service.generation.template import check_settled, sample_job
 from service.http.errors import invalid
-from service.schemas.generate import GenerateRequest
+from service.schemas.generate import Detail, GenerateRequest
 from service.schemas.policy import PolicyRequest
 
 
@@ -33,6 +33,18 @@ class RecordedHorizons(Protocol):
     def choice(self, job: Job, regime: Regime) -> GateResolution: ...
 
     def peak(self, job: Job, regime: Regime) -> PeakChoice: ...
+
+
+NEGATIVE: Final = "a negative prompt stands where gates were measured with the masked prompt"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerForm:
+    """How much an answer of /generate says."""
+
+    detail: Detail = "full"
+    nulls: bool = True
+    """Whether fields that hold nothing are written, as null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +65,7 @@ class Prepared:
     """A text ends before the first of these."""
     chosen: frozenset[int] = frozenset()
     """Samples that the shadow audit compares."""
+    form: AnswerForm = AnswerForm()
     anchor_reason: str | None = None
     """Why repair begins at the end of the run and not at the peak of q0."""
 
@@ -85,8 +98,10 @@ def prepare(
     arrived: float | None = None,
 ) -> Prepared:
     """A request to /generate as jobs; `prepare_canvas` says what it raises. Its deadline counts from `arrived`."""
+    check_model(request.model, model.spec)
     asked = CanvasRequest.of(request, samples=request.n, arrived=arrived)
     prepared = prepare_canvas(asked, model, gates, settings, recorded, trace=request.trace)
+    prepared = replace(prepared, form=AnswerForm(request.detail, nulls=request.nulls))
     if request.audit_share is None:
         return prepared
     policy = prepared.policy
@@ -161,7 +176,10 @@ def _with_gate(
         return job, GateResolution(NeverGate()), None
     regime = regime_of(job, model_hash)
     measured = recorded if job.policy.gate.source == "recorded" else None
-    choice = gates.resolve(job.policy.gate, regime) if measured is None else measured.choice(job, regime)
+    if job.negative_ids is not None and SOURCES[job.policy.gate.source].learned:
+        choice = GateResolution(None, NEGATIVE)
+    else:
+        choice = gates.resolve(job.policy.gate, regime) if measured is None else measured.choice(job, regime)
     if choice.gate is not None:
         return replace(job, gate=choice.gate, record=record_for([choice.gate], job.record)), choice, None
     reason = choice.fallback_reason or "no gate is available"
@@ -177,5 +195,7 @@ def _with_anchor(
     """`job`, as it will be decoded, with its repair at the peak of q0 where that is asked for; or why it is not."""
     if asked is None or not asks_for_peak(asked.repair):
         return job, None
+    if job.negative_ids is not None:
+        recorded = None  # horizons are measured against the masked prompt
     peak = PeakChoice(None, NOWHERE) if recorded is None else recorded.peak(job, regime_of(job, model_hash))
     return at_peak(job, peak), peak.reason

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Literal
+from typing import Any, Literal
 
 from decoding.constraints import Verdict
 from decoding.engine.handle import DecodingResult
@@ -18,7 +19,7 @@ from decoding.repair.passes import DecodedText
 from decoding.request.job import Job
 from gate_models.gates.calibrated.pooled import evidence_of
 from gate_models.gates.sources import SOURCES
-from service.generation.prepare import Prepared
+from service.generation.prepare import AnswerForm, Prepared
 from service.generation.stop import before_stop
 from service.schemas import generate as wire
 from service.schemas.policy import ResolvedPolicy
@@ -37,6 +38,37 @@ def response(prepared: Prepared, outcomes: Sequence[DecodingResult], model: Deno
     """The whole answer. Decodes text and evaluates the constraint: keep it off the event loop."""
     return summary(prepared, [sample(prepared, i, outcome, model) for i, outcome in enumerate(outcomes)],
                    outcomes, model)  # fmt: skip
+
+
+def written(reply: wire.GenerateResponse | wire.Sample, form: AnswerForm) -> str:
+    """A reply as JSON, as long as its request wants it."""
+    shown = _brief(reply) if form.detail == "brief" else reply
+    if form.nulls:
+        return shown.model_dump_json()
+    # pydantic's `exclude_none` leaves those of plain dictionaries, such as a trace's steps
+    return json.dumps(_without_nulls(shown.model_dump(mode="json")), separators=(",", ":"))
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
+    return [_without_nulls(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _brief(reply: wire.GenerateResponse | wire.Sample) -> wire.BriefResponse | wire.BriefSample:
+    if isinstance(reply, wire.GenerateResponse):
+        return wire.BriefResponse(id=reply.id, model=reply.model, samples=[_brief_sample(one) for one in reply.samples])
+    return _brief_sample(reply)
+
+
+def _brief_sample(reply: wire.Sample) -> wire.BriefSample:
+    return wire.BriefSample(
+        text=reply.text,
+        satisfied=reply.satisfied,
+        rows=reply.forward_evaluations.total,
+        handoff=reply.gate.handoff_step,
+        seed=reply.seed,
+    )
 
 
 def summary(

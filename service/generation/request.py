@@ -30,6 +30,8 @@ class CanvasRequest:
     """A canvas to be decoded. None stands for a field that the client left out."""
 
     prompt: str = ""
+    negative_prompt: str | None = None
+    """What guidance leads away from, in place of the masked prompt."""
     history: tuple[tuple[str, str], ...] | None = None
     """Earlier turns of a chat as (role, text), before the user's `prompt`; None: the request is no chat."""
     constraint: dict[str, Any] | None = None

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import json
-import logging
-import math
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from pydantic import BaseModel
 from starlette.responses import Response
 
-from decoding.constraints import ConstraintError
-from decoding.engine.engine import EngineClosedError
-from decoding.engine.handle import DecodingError
-from decoding.engine.scheduler import QueueFullError
-from decoding.policy.checks import PolicyError
-from decoding.request.validation import JobError
-from service.http.disconnect import ClientGoneError
-from service.storage.database import DatabaseError
+from decoding.constraints.text.suggestion import suggestion
 
-logger = logging.getLogger(__name__)
-
-CLIENT_GONE: Final = 499
-"""Status of an answer that nobody reads, for the access log."""
-_SHOWN: Final = 100
+SHOWN: Final = 100
 """Characters of a client's text that an error repeats."""
 TYPES: Final[Mapping[int, str]] = {
     400: "invalid_request_error",
@@ -45,7 +30,6 @@ TYPES: Final[Mapping[int, str]] = {
     503: "unavailable_error",
     504: "timeout_error",
 }
-_CODES: Final[Mapping[int, str]] = {404: "not_found", 405: "method_not_allowed"}
 _KINDS: Final[Mapping[str, str]] = {
     "missing": "is missing",
     "extra_forbidden": "is not a known field",
@@ -59,6 +43,22 @@ _KINDS: Final[Mapping[str, str]] = {
     "model_type": "must be an object",
     "model_attributes_type": "must be an object",
 }
+
+ELSEWHERE: Final[Mapping[str, Sequence[str]]] = {
+    **dict.fromkeys(("max_tokens", "max_new_tokens", "max_completion_tokens", "max_length", "length"),
+                    ("gen_length", "max_tokens")),
+    **dict.fromkeys(("canvas", "canvas_length"), ("gen_length", "max_tokens")),
+    **dict.fromkeys(("num_steps", "num_inference_steps", "diffusion_steps"), ("steps",)),
+    **dict.fromkeys(("samples", "num_samples", "num_return_sequences", "best_of"), ("n",)),
+    **dict.fromkeys(("cfg", "cfg_scale", "guidance"), ("guidance_scale", "policy.guidance_scale")),
+    **{name: (f"policy.{name}",) for name in ("guidance_scale", "tail_width", "tail_rule", "order", "gate", "preset")},
+    **dict.fromkeys(("keywords", "regex", "json_schema"), ("constraint",)),
+    **dict.fromkeys(("random_seed", "generator"), ("seed",)),
+    "messages": ("prompt",),
+    "text": ("prompt",),
+    "input": ("prompt",),
+}  # fmt: skip
+"""What other programs call a field: its names here, the first that the request has."""
 
 
 class ApiError(Exception):
@@ -102,51 +102,6 @@ def internal(request_id: str) -> ApiError:
     )
 
 
-def from_exception(error: Exception) -> ApiError | None:
-    """The answer to one of the decoder's own errors; None for others."""
-    match error:
-        case ApiError():
-            answer = error
-        case PolicyError():
-            answer = invalid(f"policy.{error.param}", str(error))
-        case ConstraintError():
-            full = error.under("constraint")
-            answer = invalid(full.param, full.reason, "invalid_constraint")
-        case JobError():
-            answer = invalid(error.param, str(error))
-        case QueueFullError():
-            seconds = str(math.ceil(error.retry_after))
-            answer = ApiError(429, str(error), code="queue_full", headers={"Retry-After": seconds})
-        case EngineClosedError():
-            answer = draining()
-        case DatabaseError():
-            answer = ApiError(
-                503, "the database cannot be reached", code="database_unavailable", headers={"Retry-After": "5"}
-            )
-        case DecodingError(reason="deadline"):
-            answer = ApiError(504, str(error), code="deadline_exceeded", param="deadline_s")
-        case _:
-            return None
-    return answer
-
-
-def request_id(scope: Any) -> str:
-    """The id that `middleware` gave the request of `scope`."""
-    return str(scope["state"]["request_id"])
-
-
-def answer_to(error: Exception, scope: Any) -> ApiError:
-    """The answer to any error; one that the client cannot help is named by the request's id alone, and logged under
-    it.
-    """
-    known = from_exception(error)
-    if known is not None:
-        return known
-    identity = request_id(scope)
-    logger.error("request %s failed: %s: %s", identity, type(error).__name__, error, exc_info=error)
-    return internal(identity)
-
-
 def draining() -> ApiError:
     return ApiError(503, "the server is shutting down and takes no new work", code="draining")
 
@@ -155,8 +110,11 @@ def not_ready(reason: str) -> ApiError:
     return ApiError(503, reason, code="not_ready", headers={"Retry-After": "5"})
 
 
-def from_validation(errors: Sequence[Mapping[str, Any]]) -> ApiError:
-    """The first of pydantic's errors, in this API's words and with its path of the field."""
+def from_validation(errors: Sequence[Mapping[str, Any]], body: type[BaseModel] | None = None) -> ApiError:
+    """The first of pydantic's errors, in this API's words and with its path of the field.
+
+    `body` is the type that was read: its fields and their choices are what a misspelt word is compared with.
+    """
     first = errors[0]
     location, kind = tuple(first["loc"])[1:], str(first["type"])
     if kind == "json_invalid":
@@ -165,8 +123,40 @@ def from_validation(errors: Sequence[Mapping[str, Any]]) -> ApiError:
         return ApiError(400, "the body is empty; send a JSON object", code="not_json")
     param = _path(location)
     message = _KINDS.get(kind) or str(first["msg"]).removeprefix("Value error, ").replace("Input should", "must", 1)
+    message += _meant(first, kind, location, body)
     more = f" ({len(errors) - 1} more problems)" if len(errors) > 1 else ""
     return invalid(param or None, (message if param else f"the body {message}") + more, _code(kind))
+
+
+def _meant(error: Mapping[str, Any], kind: str, location: Sequence[str | int], body: type[BaseModel] | None) -> str:
+    """The end of a message: which field or which choice was meant; empty where none is like what was sent."""
+    if kind == "literal_error":
+        return suggestion(error.get("input"), re.findall(r"'([^']*)'", str(error["ctx"]["expected"])))
+    if kind != "extra_forbidden" or body is None or not isinstance(name := location[-1], str):
+        return ""
+    fields = field_names(body, location[:-1])
+    known = next((field for field in ELSEWHERE.get(name, ()) if field.partition(".")[0] in fields), None)
+    return f"; did you mean '{known}'?" if known else suggestion(name, fields)
+
+
+def field_names(body: type[BaseModel], location: Sequence[str | int]) -> tuple[str, ...]:
+    """Names of the fields of `body`, or of what it holds at `location`; none where that is no object of ours."""
+    for part in location:
+        if isinstance(part, int):
+            continue
+        field = body.model_fields.get(part)
+        inner = None if field is None else _model_in(field.annotation)
+        if inner is None:
+            return ()
+        body = inner
+    return tuple(body.model_fields)
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The first model of a type such as `Model | None` or `list[Model]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((model for part in get_args(annotation) if (model := _model_in(part)) is not None), None)
 
 
 def _code(kind: str) -> str:
@@ -185,43 +175,5 @@ def _path(location: Sequence[str | int]) -> str:
         if isinstance(part, int):
             path += f"[{part}]"
         else:
-            path += f".{part[:_SHOWN]}" if path else part[:_SHOWN]
+            path += f".{part[:SHOWN]}" if path else part[:SHOWN]
     return path
-
-
-def install(app: FastAPI) -> None:
-    """Answer every error of `app` with the one body; unexpected exceptions are `middleware`'s business."""
-
-    async def validation(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)  # registered for it alone
-        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if error.errors()[0]["loc"] == ("body",) and not content_type.endswith(("/json", "+json")):
-            message = "the body must be JSON, sent with the header Content-Type: application/json"
-            return ApiError(400, message, code="not_json").response()
-        return from_validation(error.errors()).response()
-
-    async def http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)  # registered for it alone
-        code = _CODES.get(error.status_code, "not_json" if error.status_code == 400 else "http_error")
-        messages = {
-            400: "the body is not JSON that can be read: it must be UTF-8, nested at most a few hundred levels, and no "
-            "number may have thousands of digits",
-            404: f"there is nothing at {request.url.path[:_SHOWN]}; /docs lists the paths",
-            405: f"{request.method[:20]} is not allowed here",
-        }
-        message = messages.get(error.status_code, str(error.detail))
-        return ApiError(error.status_code, message, code=code, headers=error.headers).response()
-
-    async def known(request: Request, error: Exception) -> Response:
-        return answer_to(error, request.scope).response()
-
-    async def gone(request: Request, error: Exception) -> Response:
-        return Response(status_code=CLIENT_GONE)
-
-    app.add_exception_handler(RequestValidationError, validation)
-    app.add_exception_handler(HTTPException, http)
-    for departure in (ClientGoneError, ClientDisconnect):
-        app.add_exception_handler(departure, gone)
-    decoder = PolicyError, ConstraintError, JobError, QueueFullError, EngineClosedError, DecodingError
-    for kind in (ApiError, DatabaseError, *decoder):
-        app.add_exception_handler(kind, known)

@@ -14,7 +14,8 @@ from opentelemetry import trace
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.http.errors import CLIENT_GONE, ApiError, internal
+from service.http.answers import CLIENT_GONE
+from service.http.errors import ApiError, internal
 from service.http.logs import ACCESS, REQUEST_ID
 
 logger = logging.getLogger(__name__)

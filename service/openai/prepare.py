@@ -11,6 +11,7 @@ from decoding.gates.protocol import GateResolver
 from decoding.models.protocol import DenoisingModel
 from decoding.request.template import Blank, Template
 from service.config.settings import Settings
+from service.generation.job import check_model
 from service.generation.prepare import Prepared, RecordedHorizons, prepare_canvas, reads_database
 from service.generation.request import CanvasRequest, FieldNames
 from service.http.errors import ApiError, invalid
@@ -70,9 +71,7 @@ def _of_prompts(prompts: Sequence[str], asked: CanvasRequest, prepare: Callable[
 
 
 def _check(body: CompletionRequest | ChatRequest, model: DenoisingModel) -> None:
-    if body.model not in (model.spec.name, model.spec.hash):
-        message = f"this server does not serve that model; it serves '{model.spec.name}'"
-        raise ApiError(404, message, code="model_not_found", param="model")
+    check_model(body.model, model.spec)
     if isinstance(body, CompletionRequest) and body.suffix:
         for name in ("stop", "logprobs"):
             if getattr(body, name) not in (None, []):

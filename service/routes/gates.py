@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
 from gate_models.gates.calibrated.constant import ConstantCut, version_of
 from gate_models.gates.calibrated.drained import MEASURED, DrainedThreshold
@@ -26,18 +26,24 @@ router = APIRouter(prefix="/v1", tags=["catalogue"])
 CONFIDENCE: Final = 0.95
 SHOWN: Final = 64
 """Characters of an unknown family that an error repeats."""
+Evidence = Annotated[
+    bool,
+    Query(
+        description="Add how each gate was made (losses by threshold, prompts, seeds) and its margins: twice as long."
+    ),
+]
 _SHOWN: Final = ("task", "prompts", "runs", "rollouts", "fates", "horizons", "seed", "data_hash", "notes")
 
 
-@router.get("/gates", responses=examples.errors(503), summary="Gates that this server holds")
-async def gates(service: ServiceDep) -> GateList:
+@router.get("/gates", responses=examples.errors(422, 503), summary="Gates that this server holds")
+async def gates(service: ServiceDep, evidence: Evidence = False) -> GateList:
     """Calibrated and learned gates, one a family, source and tail width. A source that is not here needs none."""
     backend = service.backend
-    return GateList(
-        data=_listed(service),
-        refused=[reason for _, reason in backend.gates.refused],
-        pooled=None if backend.pooled is None else _pooled(backend.pooled),
-    )
+    listed, pooled = _listed(service), None if backend.pooled is None else _pooled(backend.pooled)
+    if not evidence:
+        listed = [info.model_copy(update={"evidence": {}, "margins": []}) for info in listed]
+        pooled = pooled and pooled.model_copy(update={"evidence": {}})
+    return GateList(data=listed, refused=[reason for _, reason in backend.gates.refused], pooled=pooled)
 
 
 @router.get(

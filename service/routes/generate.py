@@ -17,13 +17,15 @@ from service.http.body import BoundedRoute
 from service.lifecycle import Service
 from service.routes import examples
 from service.routes.common import ServiceDep, arrival, decoded, understood
-from service.schemas.generate import GenerateRequest, GenerateResponse
+from service.schemas.generate import BriefResponse, GenerateRequest, GenerateResponse
 from service.streaming import EventStream
 
 router = APIRouter(tags=["generate"], route_class=BoundedRoute)
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "The samples; with stream: true the events step, handoff, sample, done (or error) as they come",
+        "model": GenerateResponse | BriefResponse,
+        "description": "The samples, as BriefResponse with detail 'brief'; with stream: true the events step, handoff, "
+        "sample, done (or error) as they come",
         "content": {"text/event-stream": {"schema": examples.EVENT, "example": examples.STREAM}},
     },
     **examples.errors(400, 413, 422, 429, 500, 503, 504),
@@ -56,4 +58,4 @@ def _content(service: Service, backend: Backend, prepared: Prepared, outcomes: l
     """The answer as JSON; worker thread."""
     answer = replies.response(prepared, outcomes, backend.model)
     service.metrics.judged(prepared, answer.samples)
-    return answer.model_dump_json().encode()
+    return replies.written(answer, prepared.form).encode()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import WithJsonSchema
-
 from decoding.constraints import FAMILIES, catalogue
 from decoding.constraints.registry import FAMILY_NAME
 
@@ -26,4 +24,12 @@ FAMILY_SCHEMA: dict[str, Any] = {
 }
 """JSON Schema of a family's name."""
 
-ConstraintObject = Annotated[dict[str, Any], WithJsonSchema(_constraint_schema())]
+
+class _Described:
+    """Describes every type where the schema is written, not where a body is read: some need a tokenizer to load."""
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> dict[str, Any]:
+        return _constraint_schema()
+
+
+ConstraintObject = Annotated[dict[str, Any], _Described()]

@@ -24,7 +24,7 @@ from service.schemas.base import (
     field_docs,
 )
 from service.schemas.constraint import FAMILY_SCHEMA, ConstraintObject
-from service.schemas.policy import PolicyRequest, ResolvedPolicy
+from service.schemas.policy import PolicyField, ResolvedPolicy
 
 _SAMPLING = field_docs(Sampling)
 
@@ -43,7 +43,8 @@ class CanvasBody(Request):
     """A text with blanks in place of a free canvas, such as "Dear [blank:2], thank you for [blank:3-8].": the rest
     stays as it is. [blank:N] takes N tokens, [blank:A-B] a number from A to B that the seed draws; \\[ is a bracket.
     """
-    policy: PolicyRequest | None = None
+    policy: PolicyField = None
+    """An object, or a policy's name for one: 'auto', 'value:k8'."""
     gen_length: int | None = Field(None, ge=1, le=MAX_CANVAS)
     """Canvas length L in tokens; by default the model's, longer where the constraint needs more."""
     steps: int | None = Field(None, ge=1, le=MAX_STEPS)
@@ -63,8 +64,22 @@ class CanvasBody(Request):
     """Sample i is decoded with seed + i; null draws one. The seeds used are in the response."""
 
 
+Detail = Literal["full", "brief"]
+
+
 class GenerateRequest(CanvasBody):
     """One or more texts (samples) from a prompt, a constraint, or both."""
+
+    model: str | None = None
+    """The served model's name or hash, as of GET /v1/models; any other is refused. May be left out."""
+    negative_prompt: str | None = Field(None, max_length=MAX_PROMPT_CHARACTERS)
+    """What guidance leads away from: the unconditional rows read it in place of the masked prompt. No gate was measured
+    so: a family's gate is replaced as on_fallback says, and gate.evidence is at most 'pooled'.
+    """
+    detail: Detail = "full"
+    """'brief': of each sample text, satisfied, rows, handoff and seed, nothing else; in the events of a stream too."""
+    nulls: bool = True
+    """false leaves out every field that is null."""
 
     n: int = Field(1, ge=1, le=MAX_CANVAS)
     """Samples; GET /v1/models has this server's limits on n, on n * gen_length and on estimated rows."""
@@ -230,6 +245,27 @@ class GenerateResponse(Reply):
     policy: ResolvedPolicy
     samples: list[Sample]
     usage: Usage
+
+
+class BriefSample(Reply):
+    """A sample with detail: 'brief'."""
+
+    text: str
+    satisfied: bool | None
+    """Whether the constraint holds; null without one."""
+    rows: int
+    """Forward evaluations."""
+    handoff: int | None
+    """The step before which guidance ended; null where it lasted to the end, or was never on."""
+    seed: int
+
+
+class BriefResponse(Reply):
+    """The answer with detail: 'brief'."""
+
+    id: str
+    model: str
+    samples: list[BriefSample]
 
 
 class StepEventReply(Reply):

@@ -13,7 +13,7 @@ from decoding.sampling.commit_order import CONFIDENCE_KINDS
 from service.schemas.base import MAX_CANVAS, MAX_PROMPT_CHARACTERS, MAX_SEED, Reply, Request, choices
 from service.schemas.constraint import FAMILY_SCHEMA, ConstraintObject
 from service.schemas.generate import CheckResult, ForwardEvaluations, GateResult, RepairResult
-from service.schemas.policy import PolicyRequest, ResolvedPolicy
+from service.schemas.policy import PolicyField, ResolvedPolicy
 
 MAX_MESSAGES = 1000
 MAX_PROMPTS = 256
@@ -85,7 +85,8 @@ class OpenAIRequest(Request):
     """As in /generate."""
     render_constraint: bool | None = None
     """Append the constraint's instruction to the prompt or last message; true where left out."""
-    policy: PolicyRequest | None = None
+    policy: PolicyField = None
+    """An object, or a policy's name for one: 'auto', 'value:k8'."""
     steps: int | None = Field(None, ge=1, le=MAX_STEPS)
     """Denoising steps; by default max_tokens."""
     block_length: int | None = Field(None, ge=1, le=MAX_CANVAS)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from decoding.models.protocol import ReuseMode
 from decoding.policy import gate as gate_policy
@@ -25,6 +25,7 @@ from decoding.request.validation import MAX_STEPS
 from decoding.sampling.block_schedule import TailSchedule
 from decoding.sampling.commit_order import order_names
 from decoding.sampling.tail_rule import tail_rules
+from gate_models.policies.shorthand import MAX_NAME, gate_object, policy_object
 from service.schemas.base import MAX_CANVAS, Reply, Request, choices, field_docs
 
 _POLICY = field_docs(DecodingPolicy)
@@ -53,6 +54,21 @@ class GateRequest(Request):
     threshold: float | None = Field(None, ge=0, le=1, description=_GATE["threshold"])
     earliest: float | None = Field(None, ge=0, le=1, description=_GATE["earliest"])
     recheck: int | None = Field(None, ge=1, le=MAX_STEPS, description=_GATE["recheck"])
+
+
+def _named_gate(given: Any) -> Any:
+    return gate_object(given) if isinstance(given, str) else given
+
+
+def _named_policy(given: Any) -> Any:
+    return policy_object(given) if isinstance(given, str) else given
+
+
+GateShorthand = Annotated[str, Field(examples=["drained", "value", "fraction:0.3"], max_length=MAX_NAME)]
+"""A source's name, with a colon and its number where it takes one."""
+GateField = Annotated[
+    GateRequest | None, BeforeValidator(_named_gate, json_schema_input_type=GateRequest | GateShorthand | None)
+]
 
 
 class RepairRequest(Request):
@@ -86,7 +102,8 @@ class PolicyRequest(Request):
     )
     plausibility: float | None = Field(None, ge=0, le=1, description=_POLICY["plausibility"])
     boost_threshold: float | None = Field(None, ge=0, le=1, description=_POLICY["boost_threshold"])
-    gate: GateRequest | None = None
+    gate: GateField = None
+    """An object, or a source's name for one: 'value', 'fraction:0.3'."""
     tail_width: int | None = Field(None, ge=1, le=MAX_CANVAS, description=_POLICY["tail_width"])
     tail_rule: str | None = Field(
         None,
@@ -102,6 +119,13 @@ class PolicyRequest(Request):
     on_fallback: OnFallback | None = Field(None, description=_POLICY["on_fallback"])
     repair: RepairRequest | None = Field(None, description=_POLICY["repair"])
     budget_rows: int | None = Field(None, ge=1, description=_POLICY["budget_rows"])
+
+
+PolicyShorthand = Annotated[str, Field(examples=["auto", "value:k8", "drained:0.5:k4"], max_length=MAX_NAME)]
+"""A policy's short name, as of `astargate evaluate --policies`."""
+PolicyField = Annotated[
+    PolicyRequest | None, BeforeValidator(_named_policy, json_schema_input_type=PolicyRequest | PolicyShorthand | None)
+]
 
 
 class GateSettings(Reply):

@@ -38,7 +38,8 @@ from service.shadow_audit.sample import (
 from service.shadow_audit.store import ShadowStore
 from service.shadow_audit.tables import AuditRecord, Served
 from service.shadow_audit.verdicts import GateVerdicts
-from service.storage.database import Database, DatabaseError
+from service.storage.database import Database
+from service.storage.errors import DatabaseError
 
 logger = logging.getLogger(__name__)
 

@@ -161,7 +161,7 @@ def recipe_of(job: Job) -> dict[str, Any]:
     """What rebuilds `job` in another process, as JSON; without repair, which no continuation has."""
     policy = asdict(replace(job.policy, repair=None, budget_rows=None))
     noise = {"seed": job.noise.seed, "purpose": job.noise.purpose, "arm": job.noise.arm}
-    names = ("prompt_ids", "gen_length", "steps", "block_length", "family", "constraint")
+    names = ("prompt_ids", "negative_ids", "gen_length", "steps", "block_length", "family", "constraint")
     return {name: getattr(job, name) for name in names} | {
         "policy": policy,
         "sampling": asdict(job.sampling),
@@ -175,6 +175,7 @@ def job_of(recipe: Mapping[str, Any]) -> Job:
     policy = recipe["policy"]
     return Job(
         prompt_ids=tuple(recipe["prompt_ids"]),
+        negative_ids=None if recipe.get("negative_ids") is None else tuple(recipe["negative_ids"]),
         gen_length=recipe["gen_length"],
         steps=recipe["steps"],
         policy=DecodingPolicy(**{**policy, "gate": GateSettings(**policy["gate"])}),

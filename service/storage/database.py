@@ -47,6 +47,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.sql import ColumnElement
 
+from service.storage.errors import DatabaseError
 from service.storage.migrations import MIGRATIONS
 
 logger = logging.getLogger(__name__)
@@ -71,10 +72,6 @@ NOW_BY_DIALECT: Final = {
     "sqlite": "((julianday('now') - 2440587.5) * 86400.0)",
     "postgresql": "extract(epoch from clock_timestamp())::double precision",
 }
-
-
-class DatabaseError(RuntimeError):
-    """The database cannot be opened or reached; the message says what to do."""
 
 
 class Database:

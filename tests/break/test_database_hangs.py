@@ -11,7 +11,8 @@ import pytest
 from sqlalchemy import text
 
 from service.storage import postgres as postgres_driver
-from service.storage.database import DatabaseError, open_database
+from service.storage.database import open_database
+from service.storage.errors import DatabaseError
 from tests.service.faults import impatient_database
 from tests.service.postgres import PostgresServer
 from tests.service.process import ServerProcess, error_of, wait_until

@@ -175,3 +175,21 @@ def test_a_type_of_tomorrow_can_be_sent(client):
         with pytest.raises(InvalidRequestError) as caught:
             client.generate(constraint=given)
         assert caught.value.param == "constraint.type"
+
+
+def test_a_number_behind_a_gate_s_name_is_left_to_the_server(client):
+    assert p.handoff("fraction:0.3").to_dict() == {"preset": "handoff", "gate": "fraction:0.3"}
+    answer = client.generate("Write.", policy=p.handoff("fraction:0.5"), gen_length=4, seed=1)
+    assert answer.policy.gate.fraction == 0.5
+
+
+def test_a_policy_may_be_a_short_name(client):
+    answer = client.generate("Write.", policy="handoff:0.5:k2", gen_length=4, seed=1)
+    assert (answer.policy.preset, answer.policy.tail_width) == ("handoff", 2)
+    assert client.generate(constraint=c.keywords("dog"), policy="auto", gen_length=4, seed=1).policy.preset == "auto"
+
+
+@pytest.mark.parametrize("words", [(), ("",), ("dog", " ")])
+def test_keywords_need_words(words):
+    with pytest.raises(ValueError, match="needs words"):
+        c.keywords(*words)

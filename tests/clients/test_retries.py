@@ -218,6 +218,11 @@ def test_settings_are_checked():
             Client(**wrong)
 
 
+@pytest.mark.parametrize("url", ["http://host:1", "http://host:1/", "http://host:1/v1", "http://host:1/v1/"])
+def test_the_base_url_may_end_as_openai_s_does(url):
+    assert Client(url).connection.base_url == "http://host:1"
+
+
 def test_errors_of_time_and_load_can_be_told_apart():
     assert issubclass(DeadlineError, ServerError)
     assert not issubclass(OverloadedError, ServerError)

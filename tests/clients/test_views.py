@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from typing import get_args
 
 import matplotlib as mpl
 import pytest
 from matplotlib import pyplot
 
-from astargate_client import CommittorResult, Trace, fraction, handoff, keywords, wire
+from astargate_client import CommittorResult, Trace, fraction, handoff, keywords, show_progress, wire
 from astargate_client.display import replies
 from astargate_client.display.canvas import FRESH, KEPT, MASK
 
@@ -46,6 +47,41 @@ def repaired() -> Trace:
     return Trace(start_step=0, steps=steps, resumed=resumed, tokens=[ord("z"), ord("<"), 9], pieces=["z", "<b>", ""])
 
 
+def test_a_long_list_is_cut_and_its_schemas_stay_out(client):
+    constraints = client.constraints()
+    lines = repr(constraints).splitlines()
+    assert lines[1].split()[0] == "type"
+    assert lines[-1] == f"  ... {len(constraints.data) - 20} more"
+    assert "additionalProperties" not in constraints._repr_html_()
+    assert repr(constraints.model_copy(update={"data": []})) == "<ConstraintList of 0>"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def job(rollouts, status="running"):
+    progress = {"rollouts": rollouts, "rollouts_total": 20, "forward_evaluations": 0}
+    fields = {"progress": progress, "id": "job-1", "status": status, "result": None}
+    return wire.CommittorJob.model_construct(**{**fields, "progress": wire.Progress.model_construct(**progress)})
+
+
+def test_progress_is_a_bar_in_a_terminal_and_lines_elsewhere():
+    terminal, log = Terminal(), io.StringIO()
+    for out in (terminal, log):
+        show = show_progress(out)
+        for state in (job(0), job(1), job(10), job(20, "succeeded")):
+            show(state)
+    assert terminal.getvalue().split("\r")[-1] == f"[{'#' * 24}] succeeded 20 of 20 rollouts\n"
+    assert terminal.getvalue().count("\r") == 4
+    assert log.getvalue().splitlines() == [
+        "running 0 of 20 rollouts",
+        "running 10 of 20 rollouts",
+        "succeeded 20 of 20 rollouts",
+    ]
+
+
 def test_answers_are_readable(answer):
     shown = str(answer)
     assert shown == repr(answer)
@@ -64,6 +100,9 @@ def test_notebooks_get_tables_and_nothing_unescaped(answer, client):
     assert "14 of 24" in page
     for listing in (client.models(), client.policies(), client.constraints(), client.gates()):
         assert "<table>" in listing._repr_html_()
+        assert repr(listing) == str(listing)
+        assert f"<{type(listing).__name__} of {len(listing.data)}>" in repr(listing)
+        assert all(len(line) < 250 for line in repr(listing).splitlines())
     hostile = answer.samples[0].model_copy(update={"text": "<script>alert(1)</script>"})
     assert "<script>" not in hostile._repr_html_()
     assert "&lt;b&gt;" in repaired()._repr_html_()

@@ -83,11 +83,39 @@ def test_image_and_makefile_install_by_hash() -> None:
     assert {"server", "postgres", ALONE} == set(named) <= set(LISTS)
     for command in re.findall(r"(?:pip|pip3) install (.*)", dockerfile):
         assert "--require-hashes" in command or "TORCH_INDEX_URL" in command or "--no-build-isolation" in command
+    assert {"server", "test", "dev"} == set(lists_installed_for("install"))
+
+
+@pytest.mark.parametrize("target", ["test", "check", "lint", "wire", "locks", "format"])
+def test_a_target_that_needs_tools_installs_them(target: str) -> None:
+    assert {"server", "test", "dev"} == set(lists_installed_for(target))
+
+
+def test_serving_installs_no_tools() -> None:
+    assert lists_installed_for("serve") == ["server"]
+    shown = dry_run("serve")
+    assert [line for line in shown if "--editable" in line and "[plot]" not in line] == []
+    assert not any(re.search(rf"\[[\w,]*{extra}", line) for line in shown for extra in EXTRAS)
+
+
+def test_what_is_long_is_announced_before_it_runs() -> None:
+    shown = dry_run("serve")
+    for number, line in enumerate(shown):
+        if re.search(r"-m (venv|pip install)", line):
+            assert shown[number - 1].startswith("echo "), line
+
+
+def lists_installed_for(target: str) -> list[str]:
+    hashed = [line for line in dry_run(target) if "--require-hashes" in line]
+    return [name for line in hashed for name in re.findall(r"requirements/(\w+)\.txt", line)]
+
+
+def dry_run(target: str) -> list[str]:
+    """The commands that make would run for `target` in a fresh clone, one a line."""
     plain = {name: value for name, value in os.environ.items() if name not in ("EXTRAS", "MAKEFLAGS", "MAKEOVERRIDES")}
-    shown = subprocess.run(["make", "--dry-run", "VENV=/nowhere", "install"], cwd=ROOT, check=True,
+    shown = subprocess.run(["make", "--dry-run", "VENV=/nowhere", target], cwd=ROOT, check=True,
                            capture_output=True, text=True, env=plain).stdout  # fmt: skip
-    (hashed,) = [line for line in shown.splitlines() if "--require-hashes" in line]
-    assert {"server", "test", "dev"} == set(re.findall(r"requirements/(\w+)\.txt", hashed))
+    return shown.replace("\\\n", " ").splitlines()
 
 
 def test_the_bill_of_materials_names_what_a_server_installs() -> None:

@@ -226,9 +226,16 @@ OTHERS: Final[dict[str, Call]] = {
         "/committor",
         {"constraint": K2, "state": {"fraction": 0.5}, "gen_length": 6, "rollouts": 3, "seed": 63},
     ),
+    "negative": Call(
+        "/generate",
+        {"constraint": K3, "negative_prompt": "Write about a cat.", "gen_length": 16, "seed": 64, "nulls": False},
+    ),
+    "brief": Call("/generate", {"constraint": K3, "policy": "handoff:0.3:k2", "seed": 65, "detail": "brief"}),
+    "tokenize": Call("/tokenize", {"prompt": "The dog\u2019s ball.", "template": True}),
+    "detokenize": Call("/detokenize", {"tokens": [20, 21, 22]}),
     "policies": Call("/v1/policies"),
     "constraints": Call("/v1/constraints"),
-    "gates": Call("/v1/gates", brief=True),
+    "gates": Call("/v1/gates?evidence=true", brief=True),
     "horizons": Call("/committor/horizons"),
 }
 

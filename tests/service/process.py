@@ -234,8 +234,9 @@ def total(samples: Counter[str], name: str, **labels: str) -> float:
     )
 
 
-def error_of(reply: httpx.Response) -> dict[str, Any]:
-    """The error of an answer, whose body must have the one shape."""
+def error_of(reply: httpx.Response, status: int | None = None) -> dict[str, Any]:
+    """The error of an answer, whose body must have the one shape; and `status`, where it is given."""
+    assert status is None or reply.status_code == status, reply.text
     assert reply.headers["content-type"] == "application/json"
     assert reply.headers["x-request-id"]
     body = reply.json()

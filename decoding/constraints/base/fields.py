@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from decoding.constraints.base.constraint import ConstraintError
+from decoding.constraints.text.suggestion import suggestion
 from decoding.constraints.text.words import normalise
 
 MAX_KEYWORDS: Final = 32
@@ -130,7 +131,9 @@ def choice(value: object, param: str, options: tuple[str, ...]) -> str:
     if not isinstance(value, str):
         raise ConstraintError(param, f"must be a string, not {_kind(value)}")
     if value not in options:
-        raise ConstraintError(param, f"is {value[:40]!r}; it must be one of {', '.join(options)}")
+        raise ConstraintError(
+            param, f"is {value[:40]!r}; it must be one of {', '.join(options)}{suggestion(value, options)}"
+        )
     return value
 
 

@@ -27,6 +27,7 @@ from decoding.models.bert_mini.vocabulary import EOT, MASK, SPECIAL, WRITTEN, to
 from decoding.models.checkpoint import CheckpointError, check_epsilon, check_tensors, fingerprint
 from decoding.models.protocol import ModelSpec, ReuseRow, TextCodec
 from decoding.models.transformer.kv_cache import Attended, KeyValueReuse, Window
+from decoding.models.weightless import weightless
 
 WEIGHTS = "model.safetensors"
 SCALES = "int8.safetensors"
@@ -296,7 +297,7 @@ def load_mini(path: Path, *, device: torch.device, dtype: torch.dtype) -> MiniMo
             f"{path / 'tokenizer.json'} has {tokenizer.get_vocab_size()} tokens, "
             f"config.json says vocab_size {config.vocab_size}"
         )
-    with torch.device("meta"):
+    with weightless():
         network = BertMini(config)
     weights = unpack(load_file(path / WEIGHTS))
     tensors = {name: tensor.to(device, dtype) for name, tensor in weights.items()}

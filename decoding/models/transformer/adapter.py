@@ -18,6 +18,7 @@ from decoding.models.transformer.chat_codec import ChatCodec, tokenizer_files
 from decoding.models.transformer.kv_cache import Attended, KeyValueReuse, Window
 from decoding.models.transformer.quantization import Quantization, quantize
 from decoding.models.transformer.shards import INDEX, Shards
+from decoding.models.weightless import weightless
 
 MAX_CANVAS = 1024
 LEAST_CONTEXT = 32
@@ -75,7 +76,7 @@ def load_network(
     `names` maps the top-level parts and the parts of a block (`Transformer`'s names) to the checkpoint's, "{n}"
     standing for the block's number. Blocks are spread over `devices` in equal runs. Raises `CheckpointError`.
     """
-    with torch.device("meta"):
+    with weightless():
         network = Transformer(shape)
     blocks = layer_devices(shape.num_layers, devices)
     theirs = {own: _their_name(own, names) for own in network.state_dict()}

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gate_models.forest.flat import FlatForest
-from gate_models.forest.heads import bins
+from gate_models.forest.terciles import bins
 from gate_models.forest.value_head import ValueHead
 from gate_models.gates.learned.regime import AuditedRegime
 from gate_models.statistics.fixed_sequence import FixedSequenceTest

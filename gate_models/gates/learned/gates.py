@@ -17,7 +17,7 @@ from decoding.policy.gate import GateSettings
 from decoding.sampling.block_schedule import step_at
 from gate_models.features import vector
 from gate_models.features.argmax_fill import TextReader
-from gate_models.forest.heads import TAU
+from gate_models.forest.terciles import TAU
 from gate_models.forest.value_head import ValueHead
 from gate_models.gates.learned.bundle import FateHead, GateBundle, HorizonHead
 

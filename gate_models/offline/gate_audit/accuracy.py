@@ -14,7 +14,8 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold
 
 from gate_models.features import vector
-from gate_models.forest.heads import FOLDS, TERCILES, TREES, FateHeadEstimator, OrdinalHead, bins
+from gate_models.forest.heads import FOLDS, TREES, FateHeadEstimator, OrdinalHead
+from gate_models.forest.terciles import TERCILES, bins
 from gate_models.offline.gate_training.dataset import TrainingRows
 
 

@@ -14,7 +14,8 @@ from decoding.gates.protocol import Gate
 from decoding.policy.gate import GATE_FIELDS, GateSettings
 from decoding.sampling.block_schedule import step_at
 from gate_models.features.argmax_fill import TextReader
-from gate_models.forest.heads import TAU, FateHeadEstimator, OrdinalHead
+from gate_models.forest.heads import FateHeadEstimator, OrdinalHead
+from gate_models.forest.terciles import TAU
 from gate_models.forest.value_head import PRICES
 from gate_models.gates.learned.bundle import GateBundle
 from gate_models.gates.resolver import LearnedGates

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from decoding.constraints.text.suggestion import suggestion
 from gate_models.offline.gate_audit.settings import AuditSettings
 from gate_models.offline.gate_training.settings import ConstantPlan, GateTrainSettings
 from service.commands.options import (
@@ -90,7 +91,11 @@ def show(
     from gate_models.gates.sources import held_sources  # noqa: PLC0415
 
     where = (folder or shipped.shipped_folder()) / family
-    with failures("error", artifact.ArtifactError, code=1):
+    with failures("gate show", ValueError):
+        if not where.is_dir():
+            held = sorted(path.parent.name for path in where.parent.glob(f"*/{artifact.DESCRIPTION}"))
+            raise ValueError(f"there is no gate of {family!r}{suggestion(family, held)}; families: {', '.join(held)}")
+    with failures("gate show", artifact.ArtifactError, code=1):
         bundle = artifact.load(where)
     if as_json:
         typer.echo((where / artifact.DESCRIPTION).read_text(encoding="utf-8"))
@@ -151,7 +156,8 @@ def pairs(
 ) -> None:
     """Export the shadow audit's pairs: state at the handoff, what the gate saw, both texts and verdicts."""
     from service.shadow_audit.export import FORMATS, export  # noqa: PLC0415
-    from service.storage.database import DatabaseError, open_database  # noqa: PLC0415
+    from service.storage.database import open_database  # noqa: PLC0415
+    from service.storage.errors import DatabaseError  # noqa: PLC0415
 
     if out.suffix not in FORMATS:
         typer.echo(f"error: --out must end in {' or '.join(FORMATS)}", err=True)

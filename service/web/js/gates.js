@@ -35,7 +35,7 @@ function draw(gates) {
   return [
     h("p", { class: "lead" }, `${plural(gates.length, "gate")} for ${plural(families.size, "family").replace("familys", "families")}. Each serves the setting that it was measured in, and no other.`),
     table("Gates of this server", ["Family", "Source", "Hands off at", "Setting", ...extras.map(words), "Version"], rows),
-    ...[...families].filter(([, entries]) => entries[0].family !== null).map(([family, entries]) => details(family, entries))];
+    ...[...families].filter(([, entries]) => entries[0].family !== null).map(([family]) => details(family))];
 }
 
 /** What a request gets that no gate fits. */
@@ -51,7 +51,7 @@ function elsewhere(pooled) {
 }
 
 /** A family's evidence and audits, asked for when it is opened. */
-function details(family, entries) {
+function details(family) {
   const body = h("div", { class: "audits" });
   const load = async (event) => {
     if (!event.target.open || body.childElementCount) return;
@@ -59,7 +59,7 @@ function details(family, entries) {
     try {
       const path = `/v1/gates/${encodeURIComponent(family)}`;
       const [found, online] = await Promise.all([get(path), get(`${path}/audit`)]);
-      body.replaceChildren(...found.audits.map((item) => drawAudit(family, item)), ...drained(family, entries), ...shadow(family, online.data), ...entries.filter(tells).map(evidence));
+      body.replaceChildren(...found.audits.map((item) => drawAudit(family, item)), ...drained(family, found.gates), ...shadow(family, online.data), ...found.gates.filter(tells).map(evidence));
     } catch (error) {
       body.replaceChildren(h("p", { class: "note bad" }, error.message));
     }

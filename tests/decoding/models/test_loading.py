@@ -12,7 +12,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from decoding.models import hub
 from decoding.models.checkpoint import CheckpointError
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
@@ -259,11 +258,11 @@ def test_folders_and_hub_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fo
         assert not any("py" in pattern for pattern in allow_patterns)
         raise OSError("no route to host")
 
-    monkeypatch.setattr(hub, "snapshot_download", offline)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", offline)
     with pytest.raises(CheckpointError, match=r"'owner/model@v1' is neither .* \(no route to host\); without network"):
         load_model("owner/model@v1")
     assert asked == [("owner/model", "v1")]
-    monkeypatch.setattr(hub, "snapshot_download", lambda *_, **__: str(folder))
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(folder))
     assert load_model("owner/model").spec.name == "owner/model"
     assert load_model(str(folder)).spec.name == folder.name
 

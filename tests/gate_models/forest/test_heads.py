@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from gate_models.forest.heads import SHIFT, FateHeadEstimator, OrdinalHead, bins
+from gate_models.forest.heads import SHIFT, FateHeadEstimator, OrdinalHead
+from gate_models.forest.terciles import bins
 from gate_models.gates.learned.bundle import HorizonHead
 
 

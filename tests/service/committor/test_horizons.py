@@ -13,7 +13,7 @@ from decoding.sampling.noise import NoiseKey
 from service.committor.horizons import CallerHorizons, HorizonStore, Measured, RecordedGate
 from service.committor.tables import HORIZONS, UnknownEntryError
 from service.generation.repair_anchor import PeakChoice
-from service.storage.database import DatabaseError
+from service.storage.errors import DatabaseError
 
 MODEL = "hash"
 

@@ -69,7 +69,7 @@ REFUSED = [
     ({"prompt": "a", "family": ""}, "family", "invalid_value"),
     ({"prompt": "a", "family": "my family"}, "family", "invalid_value"),
     ({"prompt": "a", "family": "x" * 65}, "family", "invalid_value"),
-    ({"prompt": "a", "policy": "handoff"}, "policy", "wrong_type"),
+    ({"prompt": "a", "policy": "hand-off:x"}, "policy", "invalid_value"),
     (policy(preset="turbo"), "policy.preset", "invalid_value"),
     ({"prompt": "a", "policy": {"preset": "auto"}}, "policy.preset", "invalid_value"),
     ({"prompt": "a", "policy": {"preset": "reopen_repair"}}, "policy.repair", "invalid_value"),
@@ -257,3 +257,47 @@ def test_one_deadline_ends_all_samples(server):
     request = {"prompt": "a", "gen_length": 64, "steps": 4096, "deadline_s": 0.3, "n": 4, "policy": {"preset": "base"}}
     assert server.client.post("/generate", json=request).status_code == 504
     assert server.wait_idle()["astargate_requests_running"] == 0
+
+
+MEANT = [
+    ({"prompt": "a", "max_tokens": 8}, "max_tokens", "gen_length"),
+    ({"prompt": "a", "gen_lenght": 8}, "gen_lenght", "gen_length"),
+    ({"prompt": "a", "cfg_scale": 8}, "cfg_scale", "policy.guidance_scale"),
+    ({"prompt": "a", "tail_width": 8}, "tail_width", "policy.tail_width"),
+    (policy(presett="auto"), "policy.presett", "preset"),
+    (policy(preset="hand_off"), "policy.preset", "handoff"),
+    (policy(order="guidance_bost"), "policy.order", "guidance_boost"),
+    (gate(source="drain"), "policy.gate.source", "drained"),
+    (gate(source="fraction", fracton=0.3), "policy.gate.fracton", "fraction"),
+    ({"prompt": "a", "policy": "hand_off"}, "policy", "handoff"),
+    ({"constraint": {"type": "keyword"}}, "constraint.type", "keywords"),
+    ({"constraint": {"type": "word_count", "min_word": 2}}, "constraint.min_word", "min_words"),
+    (policy(gate="valu"), "policy.gate", "value"),
+]
+
+
+@pytest.mark.parametrize(("body", "param", "meant"), MEANT)
+def test_a_misspelt_word_is_answered_with_what_was_meant(server, body, param, meant):
+    error = error_of(server.client.post("/generate", json=body), 422)
+    assert error["param"] == param
+    assert f"did you mean '{meant}'?" in error["message"]
+
+
+def test_each_route_names_its_own_fields(server):
+    for path, said in (("/v1/completions", {"prompt": "a"}), ("/v1/chat/completions", {"messages": []})):
+        error = error_of(
+            server.client.post(path, json={"model": "mini", **said, "gen_length": 8, "policy": "autoo"}), 422
+        )
+        assert "gen_length" in error["message"] or "policy" in error["message"]
+    committor = {"constraint": KEYWORDS, "max_tokens": 8}
+    assert "did you mean 'gen_length'?" in error_of(server.client.post("/committor", json=committor), 422)["message"]
+
+
+def test_short_names_stand_for_objects(server):
+    answer = server.client.post(
+        "/generate", json={"prompt": "a", "policy": "handoff:0.5:k2", "gen_length": 4, "seed": 1}
+    )
+    policy = answer.json()["policy"]
+    assert (policy["preset"], policy["tail_width"], policy["gate"]["fraction"]) == ("handoff", 2, 0.5)
+    answer = server.client.post("/generate", json={"prompt": "a", "policy": {"gate": "fraction:0.5"}, "gen_length": 4})
+    assert answer.json()["policy"]["gate"]["source"] == "fraction"

@@ -31,7 +31,7 @@ def folder(tmp_path_factory):
 
 def test_gates_of_a_folder_are_served(spawn, folder):
     server = spawn("--gates", str(folder)).wait_for(200)
-    listed = server.client.get("/v1/gates").json()
+    listed = server.client.get("/v1/gates?evidence=true").json()
     own = [gate for gate in listed["data"] if gate["version"] == "test0"]
     assert {gate["source"] for gate in own} == {"constant", "raw", "policy", "value", "risk"}
     assert {gate["regime"]["tail_width"] for gate in own} == {1, 8}
@@ -103,3 +103,13 @@ def test_the_command_lists_shows_and_refuses(folder, tmp_path):
     missing = run(app, ["gate", "audit", "--out", str(tmp_path), "--folder", str(folder), "--family", "ccg-length"])
     assert missing.exit_code == 1
     assert "holds no gate of ccg-length" in missing.output
+
+
+def test_the_list_is_short_unless_its_evidence_is_asked_for(server):
+    short, long = (server.client.get(f"/v1/gates{query}") for query in ("", "?evidence=true"))
+    assert len(short.content) < len(long.content) / 1.8
+    listed, whole = short.json(), long.json()
+    assert all(gate["evidence"] == {} and gate["margins"] == [] for gate in listed["data"])
+    assert listed["pooled"] == {**whole["pooled"], "evidence": {}}
+    assert listed["data"] == [{**gate, "evidence": {}, "margins": []} for gate in whole["data"]]
+    assert any(gate["evidence"] for gate in whole["data"])

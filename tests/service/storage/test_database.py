@@ -16,7 +16,8 @@ from sqlalchemy import insert, inspect, select, text, update
 from service.committor.store import JobStore
 from service.committor.tables import HORIZONS, JOBS, ROLLOUTS
 from service.storage import database as databases
-from service.storage.database import SCHEMA, DatabaseError, open_database
+from service.storage.database import SCHEMA, open_database
+from service.storage.errors import DatabaseError
 
 ROW = {
     "key_id": "k", "status": "queued", "created": 0.0, "request": {}, "model": "m", "model_hash": "h",

@@ -35,6 +35,7 @@ from astargate_client.constraints import (
     word_count,
 )
 from astargate_client.display.canvas import Canvas
+from astargate_client.display.progress import show_progress
 from astargate_client.display.replies import CommittorJob, CommittorResult, GenerateResponse, Sample, Trace
 from astargate_client.events import Event, UnknownEvent
 from astargate_client.policies import (
@@ -142,6 +143,7 @@ __all__ = [
     "risk",
     "sentences",
     "sentiment",
+    "show_progress",
     "starts_with",
     "value",
     "word_count",

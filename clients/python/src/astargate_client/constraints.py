@@ -26,6 +26,8 @@ def _comparison(at_least: int | None, less_than: int | None) -> dict[str, Any]:
 
 def keywords(*words: str, forms: Mapping[str, Sequence[str]] | None = None) -> Constraint:
     """Every word or phrase occurs, case aside; `forms` lists other forms that count as a word ("dog": ["dogs"])."""
+    if not words or not all(word.strip() for word in words):
+        raise ValueError('keywords() needs words, such as keywords("dog", "ball"); none of them may be empty')
     return _constraint("keywords", keywords=words, forms=forms)
 
 

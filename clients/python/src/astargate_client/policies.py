@@ -16,7 +16,8 @@ from astargate_client.wire.requests import GateOptions, PolicySettings
 def _policy(preset: str, gate: GateLike | None, settings: PolicySettings) -> Policy:
     fields: dict[str, Any] = {"preset": preset}
     if gate is not None:
-        fields["gate"] = Gate({"source": gate}) if isinstance(gate, str) else gate
+        plain = isinstance(gate, str) and ":" not in gate  # the server reads a number behind a name
+        fields["gate"] = Gate({"source": gate}) if plain else gate
     return Policy(fields | known(preset, settings, PolicySettings))
 
 

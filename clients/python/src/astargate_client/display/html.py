@@ -15,6 +15,8 @@ from astargate_client.transport.reply import Reply
 from astargate_client.wire import CommittorJob, CommittorResult, GenerateResponse, Sample, Trace
 
 _ANY: Final = TypeAdapter[Any](Any)
+LEFT_OUT: Final = frozenset({"json_schema"})
+"""Fields that a table has no room for: they are as long as a page."""
 _LEFT: Final = "text-align:left;vertical-align:top"
 _CELL: Final = f"padding:1px 4px;border:1px solid #fff;color:{INK};font:12px monospace;white-space:nowrap"
 
@@ -77,7 +79,7 @@ def _canvas(step: int, canvas: Canvas) -> str:
 
 def table(rows: Sequence[Reply]) -> str:
     """Answers of one type, a row each."""
-    names = list(type(rows[0]).model_fields) if rows else []
+    names = [name for name in type(rows[0]).model_fields if name not in LEFT_OUT] if rows else []
     return _table(names, [[_value(getattr(row, name)) for name in names] for row in rows])
 
 

@@ -117,8 +117,11 @@ class _Rows(Protocol):
     def data(self) -> Sequence[Reply]: ...
 
 
-class _Listing:
-    """Is a table in a notebook."""
+class _Listing(_Shown):
+    """Is a table, in a notebook as in a terminal."""
+
+    def __repr__(self: _Rows) -> str:
+        return text.listing(type(self).__name__, self.data)
 
     def _repr_html_(self: _Rows) -> str:
         return html.table(self.data)

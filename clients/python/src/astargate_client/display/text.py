@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import shorten
+from typing import Final
 
 from astargate_client.display import replay
+from astargate_client.transport.reply import Reply
 from astargate_client.wire import (
     CommittorJob,
     CommittorResult,
@@ -19,6 +21,10 @@ from astargate_client.wire import (
 
 SHOWN = 80
 """Characters of a text."""
+COLUMNS: Final = 6
+LINES: Final = 20
+CELL: Final = 32
+"""Characters of one field in a list."""
 
 
 def verdict(satisfied: bool | None) -> str:
@@ -97,6 +103,22 @@ def result(measured: CommittorResult) -> str:
     ]
     head = f"<CommittorResult of {measured.forward_evaluations} rows {horizon(measured)}".rstrip()
     return "\n".join([f"{head}>", *lines])
+
+
+def listing(name: str, rows: Sequence[Reply]) -> str:
+    """A headline and a line for each of the first rows: their fields that are words or numbers."""
+    head = f"<{name} of {len(rows)}>"
+    names = [name for name in (type(rows[0]).model_fields if rows else ()) if any(_short(one, name) for one in rows)]
+    shown = [names[:COLUMNS], *([_short(one, name) for name in names[:COLUMNS]] for one in rows[:LINES])]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in shown]
+    more = [f"  ... {len(rows) - LINES} more"] if len(rows) > LINES else []
+    return "\n".join([head, *(f"  {line}" for line in lines if rows), *more])
+
+
+def _short(row: Reply, name: str) -> str:
+    value = getattr(row, name)
+    return shorten(str(value), CELL, placeholder="...") if isinstance(value, str | int | float) else ""
 
 
 def job(measurement: CommittorJob) -> str:

@@ -33,6 +33,7 @@ class Connection:
     ) -> Connection:
         """From arguments, else ASTARGATE_BASE_URL and ASTARGATE_API_KEY, else a server on this machine without key."""
         url = (base_url or os.environ.get("ASTARGATE_BASE_URL") or DEFAULT_BASE_URL).rstrip("/")
+        url = url.removesuffix("/v1").rstrip("/")  # OpenAI's clients want it, and so it is what people have at hand
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"base_url must begin with http:// or https://, but is {url!r}")
         if max_retries < 0:

@@ -91,7 +91,7 @@ class Gate(Spec):
 
 ConstraintLike = Constraint | Mapping[str, Any]
 """A constraint of `astargate_client.constraints`, or its JSON object: a type that only the server knows."""
-PolicyLike = Policy | Mapping[str, Any]
-"""A policy of `astargate_client.policies`, or its JSON object."""
+PolicyLike = Policy | Mapping[str, Any] | str
+"""A policy of `astargate_client.policies`, its JSON object, or a short name: "auto", "value:k8"."""
 GateLike = Gate | Mapping[str, Any] | str
-"""A gate of `astargate_client.policies`, its JSON object, or the name of a source that needs no settings."""
+"""A gate of `astargate_client.policies`, its JSON object, or a source's name, with its number: "fraction:0.3"."""

@@ -37,6 +37,8 @@ from .committor import (
     Proportion,
 )
 from .generate import (
+    BriefResponse,
+    BriefSample,
     CanvasEvent,
     CheckResult,
     ForwardEvaluations,
@@ -64,6 +66,8 @@ from .shared import (
 __all__ = [
     "AuditGap",
     "AuditedSource",
+    "BriefResponse",
+    "BriefSample",
     "CanvasEvent",
     "CertifiedMargin",
     "CheckResult",

@@ -82,10 +82,13 @@ class GateInfo(Reply):
     """Fractions of the steps before which a learned gate decides."""
 
     margins: list[CertifiedMargin]
-    """Of a `risk` or a `drained` gate."""
+    """Of a `risk` or a `drained` gate. In the list only with ?evidence=true."""
 
     evidence: dict[str, Any]
-    """How it was made: prompts, rollouts, seed, data; `source` says where a cut was not measured here."""
+    """
+    How it was made: prompts, rollouts, seed, data; `source` says where a cut was not measured here. In the list only
+    with ?evidence=true.
+    """
 
     state: Literal["uncertified", "active", "suspended"] | None = None
     """

@@ -9,6 +9,22 @@ from astargate_client.transport.reply import Reply
 from . import shared
 
 
+class BriefSample(Reply):
+    """A sample with detail: 'brief'."""
+
+    text: str
+    satisfied: bool | None
+    """Whether the constraint holds; null without one."""
+
+    rows: int
+    """Forward evaluations."""
+
+    handoff: int | None
+    """The step before which guidance ended; null where it lasted to the end, or was never on."""
+
+    seed: int
+
+
 class CanvasEvent(Reply):
     """Event `canvas`: the canvas of a template before its first step."""
 
@@ -176,6 +192,14 @@ class Usage(Reply):
     prompt_tokens: int
     completion_tokens: int
     forward_evaluations: int
+
+
+class BriefResponse(Reply):
+    """The answer with detail: 'brief'."""
+
+    id: str
+    model: str
+    samples: list[BriefSample]
 
 
 class GateResult(Reply):

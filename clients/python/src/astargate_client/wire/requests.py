@@ -118,8 +118,17 @@ class GenerateParams(TypedDict, total=False):
     gen_length: int | None
     """Canvas length L in tokens; by default the model's, longer where the constraint needs more."""
 
+    model: str | None
+    """The served model's name or hash, as of GET /v1/models; any other is refused. May be left out."""
+
     n: int
     """Samples; GET /v1/models has this server's limits on n, on n * gen_length and on estimated rows."""
+
+    negative_prompt: str | None
+    """
+    What guidance leads away from: the unconditional rows read it in place of the masked prompt. No gate was measured
+    so: a family's gate is replaced as on_fallback says, and gate.evidence is at most 'pooled'.
+    """
 
     policy: PolicyLike | None
     render_constraint: bool
