@@ -28,7 +28,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
         "sample, done (or error) as they come",
         "content": {"text/event-stream": {"schema": examples.EVENT, "example": examples.STREAM}},
     },
-    **examples.errors(400, 413, 422, 429, 500, 503, 504),
+    **examples.errors(400, 404, 413, 422, 429, 500, 503, 504),
 }
 
 

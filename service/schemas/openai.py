@@ -104,9 +104,11 @@ class OpenAIRequest(Request):
     deadline_s: float | None = Field(None, gt=0)
     """Seconds after which the request fails."""
     stop: Annotated[
-        list[Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARACTERS)]] | None,
+        Annotated[
+            list[Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARACTERS)]], Field(max_length=MAX_STOPS)
+        ]
+        | None,
         BeforeValidator(_stops, json_schema_input_type=str | list[str] | None),
-        Field(max_length=MAX_STOPS),
     ] = None
     """A string or several. A finished text ends before the first of them, and its usage counts what is left; the whole
     canvas is decoded all the same. The verdict on a constraint is of the text that is left.

@@ -10,7 +10,7 @@ from gate_models.gates.sources import needs_family
 from gate_models.offline.benchmarks.tasks import load_task
 from gate_models.policies.cascade import AttemptOrder, Cascades, read_cascades, shipped_path
 from gate_models.policies.names import parse_policy
-from service.commands import local
+from service.commands.run import local
 from service.config.settings import Settings
 from service.generation import prepare as translate
 from service.schemas.generate import GenerateRequest

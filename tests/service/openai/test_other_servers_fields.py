@@ -7,6 +7,7 @@ import math
 import openai
 import pytest
 
+from service.schemas.openai import ChatRequest, CompletionRequest
 from tests.service.process import error_of
 
 PROMPTS = ["Write one sentence about a dog.", "Write one sentence about a boat and a river."]
@@ -285,3 +286,14 @@ def test_a_length_above_the_model_s_is_an_error_unless_the_server_is_lenient(ser
         assert answer.status_code == 200, answer.text
         assert answer.json()["choices"][0]["finish_reason"] == "length"
         assert answer.json()["usage"]["completion_tokens"] == longest
+
+
+@pytest.mark.parametrize("kind", [CompletionRequest, ChatRequest])
+def test_null_is_never_more_than_a_field_left_out(server, kind):
+    """Clients that serialise every field send null for those that nobody set."""
+    path = "completions" if kind is CompletionRequest else "chat/completions"
+    text = {"prompt": "Write."} if kind is CompletionRequest else {"messages": [{"role": "user", "content": "Write."}]}
+    for name in kind.model_fields.keys() - {"model", *text}:
+        reply = server.client.post(f"/v1/{path}", json={"model": "mini", "max_tokens": 4, **text, name: None})
+        assert reply.status_code in {200, 422}, name
+        assert reply.status_code == 200 or error_of(reply)["param"] == name
