@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from decoding.policy.decoding_policy import MAX_TEMPERATURE
 from decoding.request.validation import MAX_STEPS
@@ -37,6 +37,11 @@ def refused(*neutral: Any) -> Any:
 
 
 def _prompts(value: Any) -> Any:
+    if isinstance(value, str):  # one prompt: what is wrong with it is called `prompt`, and not `prompt[0]`
+        if any("\ud800" <= letter <= "\udfff" for letter in value):  # JSON can hold a lone surrogate
+            raise PydanticKnownError("string_unicode")
+        if len(value) > MAX_PROMPT_CHARACTERS:
+            raise PydanticKnownError("string_too_long", {"max_length": MAX_PROMPT_CHARACTERS})
     if isinstance(value, list) and any(isinstance(item, int | list) for item in value):
         raise PydanticCustomError("not_supported", "must be a string or a list of strings: token ids are not supported")
     return [value] if isinstance(value, str) else value

@@ -39,14 +39,16 @@ def regime(family: str = "commongen-k3", tail_width: int = 8) -> Regime:
 
 
 class Desk:
-    """One server. `cut`: where its constant gate hands off (None: the shipped cuts); `bundles`: learned gates."""
+    """One server. `cut`: where its constant gate hands off (None: the shipped cuts); `never`: its gate
+    hands off nowhere; `bundles`: learned gates.
+    """
 
     def __init__(
-        self, database: Database, *, cut: float | None = None, bundles: tuple[GateBundle, ...] = (), owner: str = "one",
-        **settings: Any,
+        self, database: Database, *, cut: float | None = None, never: bool = False,
+        bundles: tuple[GateBundle, ...] = (), owner: str = "one", **settings: Any,
     ) -> None:  # fmt: skip
         model = mini()
-        own = tuple(shipped_cuts()) if cut is None else (ConstantCut(regime(), cut),)
+        own = tuple(shipped_cuts()) if cut is None and not never else (ConstantCut(regime(), cut),)
         self.metrics = Metrics()
         self.engine = Engine(model, runner=Runner(model, invariant=True), observer=self.metrics)
         gates = LearnedGates(bundles, ConstantGates(own), TextReader.of(model.spec, model.codec))

@@ -49,14 +49,14 @@ def test_an_audit_outlives_the_server_that_queued_it(spawn, tmp_path):
     assert done["itt_gap"] == done["gap"]
     metrics = second.metrics()
     assert total(metrics, "audit_pairs_total", family="commongen-k3") == 3
-    assert total(metrics, "forward_rows_total", purpose="audit") == 3 * 2 * 3
+    assert total(metrics, "forward_rows_total", purpose="audit") == 3 * 2 * 6  # the last six steps, guided
     assert total(metrics, "forward_rows_total", purpose="generate") == 0
     assert total(metrics, "gate_state", family="commongen-k3", state="uncertified") == 1
     listed = second.client.get("/v1/gates").json()["data"]
     cuts = [gate for gate in listed if gate["version"] == "constants-1" and gate["regime"]["tail_width"] == 8]
     states = {(gate["family"], gate["source"]): gate["state"] for gate in cuts}
     assert states["commongen-k3", "constant"] == "uncertified"
-    assert states["commongen-k10", "constant"] is None  # it never hands off
+    assert states["commongen-k10", "constant"] == "uncertified"
     unknown = error_of(second.client.get("/v1/gates/no-family/audit"))
     assert (unknown["code"], unknown["param"]) == ("not_found", "family")
     others = second.client.get("/v1/gates/ccg-length/audit").json()["data"]

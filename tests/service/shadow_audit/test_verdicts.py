@@ -85,11 +85,11 @@ def test_a_suspended_gate_is_shadowed_and_recovers(database):
             break
     assert desk.shadow.watch.state(gate) == "active"
     shadowed = [audit for audit in audits(database) if audit.served == "full"]
-    assert {audit.step for audit in shadowed} == {13}
+    assert {audit.step for audit in shadowed} == {10}
     assert {audit.rows for audit in shadowed} == {1}  # three masks, eight a step
     prepared, (handle,) = desk.serve()
     assert prepared.fallback is None
-    assert handle.result().handoff_step == 13
+    assert handle.result().handoff_step == 10
 
 
 def test_a_suspended_learned_gate_is_read_off_the_served_run(database, bundle):

@@ -172,7 +172,7 @@ class StepEvent(Reply):
     masked: int
     """Masked positions before the step."""
 
-    mending: bool
+    mending: bool = False
     """Whether the step opened `positions` again to look at them in the finished text (policy.tail_mend)."""
 
 
