@@ -34,12 +34,9 @@ settings.load_profile("patient")  # a busy machine is no failure
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """`-n auto`: one more than the cores that this process may use.
-
-    Tests wait for servers four tenths of their time: a worker more keeps the cores at work.
-    """
+    """`-n auto`: the cores that this process may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores + 1, MOST_WORKERS)
+    return min(cores, MOST_WORKERS)
 
 
 class Scopes(LoadScopeScheduling):
