@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from decoding.models.protocol import ModelSpec
 from decoding.policy.checks import PolicyError
@@ -36,16 +37,12 @@ def check_job(job: Job, spec: ModelSpec, *, invariant: bool = False, canvas_fiel
             raise JobError(name, f"has {len(ids)} tokens; model {spec.name} takes at most {spec.max_prompt}")
         if any(not 0 <= i < spec.vocab_size for i in ids):
             raise JobError(name, "holds a token id outside the vocabulary")
-    for policy in (job.policy, *(attempt.policy for attempt in job.attempts)):
-        if job.template is not None:
-            break  # the seed may have drawn fewer positions than a width
-        try:
-            policy.check_canvas(job.gen_length, canvas_field)
-        except PolicyError as error:
-            raise JobError(f"policy.{error.param}", str(error)) from None
+    policies = (job.policy, *(attempt.policy for attempt in job.attempts))
+    if job.template is None:  # of a template the seed may have drawn fewer positions than a width
+        _check_widths(job, policies, canvas_field)
     if job.policy.tail_reuse is not None:
         _check_reuse(job, spec, invariant=invariant)
-    for policy in (job.policy, *(attempt.policy for attempt in job.attempts)):
+    for policy in policies:
         if policy.tail_rule in ATTENDING:
             _check_attention(policy, spec)
     _check_sampling(job)
@@ -112,6 +109,14 @@ def _check_sampling(job: Job) -> None:
     for name in ("eos_fill", "defer_eos"):
         if sampling.suppress_eos and getattr(sampling, name):
             raise JobError(name, "has no effect with suppress_eos; choose one")
+
+
+def _check_widths(job: Job, policies: Iterable[DecodingPolicy], canvas_field: str) -> None:
+    for policy in policies:
+        try:
+            policy.check_canvas(job.gen_length, canvas_field)
+        except PolicyError as error:
+            raise JobError(f"policy.{error.param}", str(error)) from None
 
 
 def _check_template(job: Job, template: TemplateCanvas, spec: ModelSpec) -> None:

@@ -8,6 +8,9 @@ from typing import Final
 SPLITS: Final = (("train", 0.40), ("calibrate", 0.35), ("audit", 0.25))
 """Three disjoint prompt sets and their shares: gates learn, are set and are judged on different prompts."""
 
+SPLIT_SEED: Final = 0
+"""Seed of the shipped census, behind the learned gates: other measurements of the shipped prompts keep its sets."""
+
 
 def split_of(seed: int, task: str, prompt: str) -> str:
     """The prompt set of a prompt: a function of the seed and its name alone, stable when prompts are added."""

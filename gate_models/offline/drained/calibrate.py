@@ -33,7 +33,7 @@ from decoding.models.registry import load_model
 from decoding.policy.gate import GateSettings
 from decoding.request.job import regime_of
 from gate_models.gates.calibrated.drained import DrainedThreshold, read_thresholds, write_thresholds
-from gate_models.offline.benchmarks.splits import split_of
+from gate_models.offline.benchmarks.splits import SPLIT_SEED, split_of
 from gate_models.offline.benchmarks.tasks import TaskPrompt, expand, load_task
 from gate_models.offline.census.noninferiority import MARGIN
 from gate_models.offline.drained.settings import CalibrationSettings
@@ -47,8 +47,6 @@ THRESHOLDS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.85)
 WIDTHS: Final = (1, 2, 4, 8)
 CONFIDENCE: Final = 0.95
 REFERENCE: Final = "confidence"
-SPLIT_SEED: Final = 0
-"""Of the prompt sets: that of the census behind the learned gates."""
 
 
 ORDERS: Final = (REFERENCE, "guidance_boost")

@@ -23,12 +23,10 @@ from decoding.request.job import Job, Sampling
 from decoding.request.template import Template
 from decoding.sampling.block_schedule import moving_block
 from decoding.sampling.noise import NoiseKey
-from gate_models.offline.benchmarks.splits import split_of
+from gate_models.offline.benchmarks.splits import SPLIT_SEED, split_of
 from gate_models.offline.benchmarks.tasks import TaskPrompt, expand, load_task
 from gate_models.offline.drained.settings import PooledSettings
 
-SPLIT_SEED: Final = 0
-"""Of the prompt sets: that of the census behind the learned gates."""
 WEIGHTS: Final = (1.0, 2.0, 4.0)
 TEMPERATURES: Final = (0.0, 0.6, 1.0)
 CANVASES: Final = (8, 16, 24, 32, 48, 64, 96, 128)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tqdm import tqdm
 
@@ -22,7 +22,7 @@ from decoding.models.compute import compute_mode
 from decoding.models.protocol import DenoisingModel
 from decoding.models.registry import load_model
 from decoding.sampling.commit_order import guidance_first_orders
-from gate_models.offline.benchmarks.splits import split_of
+from gate_models.offline.benchmarks.splits import SPLIT_SEED, split_of
 from gate_models.offline.benchmarks.tasks import TaskPrompt, expand, load_task
 from gate_models.offline.evaluation.jobs import EvaluationJobs
 from gate_models.offline.evaluation.measured_horizons import check_recorded
@@ -32,9 +32,6 @@ from gate_models.offline.runs.result_file import ResultFile, identity, summarise
 from gate_models.offline.runs.versions import header, software
 from gate_models.offline.scorers.fluency import fluency, load_judge
 from gate_models.policies.names import NamedPolicy, at_weight, parse_policy
-
-SPLIT_SEED: Final = 0
-"""Seed of the prompt sets: that of the census behind the shipped gates, whatever seed the texts have."""
 
 __all__ = ["EvaluateSettings", "EvaluatedSample", "decode", "named_policies", "run", "summarise", "table"]
 

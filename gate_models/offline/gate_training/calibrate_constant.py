@@ -26,12 +26,10 @@ from decoding.request.job import Anchor, Job, regime_of
 from decoding.sampling.block_schedule import step_at
 from decoding.sampling.noise import NoiseKey
 from gate_models.gates.calibrated.constant import ConstantCut, earliest_safe
-from gate_models.offline.benchmarks.splits import split_of
+from gate_models.offline.benchmarks.splits import SPLIT_SEED, split_of
 from gate_models.offline.benchmarks.tasks import TaskPrompt, family_of, load_task
 from gate_models.offline.gate_training.settings import ConstantPlan
 
-SPLIT_SEED: Final = 0
-"""Of the prompt sets: that of the census behind the learned gates. Audit prompts have no say in a cut."""
 GRID: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
